@@ -1,0 +1,35 @@
+# The recipes are the steps of scripts/test, so that a laptop and CI run the same.
+
+# Lists the recipes.
+default:
+    @just --list
+
+# Formats the Rust code.
+fmt:
+    cargo fmt --all
+
+# Formatting, clippy and the dependency guards.
+lint:
+    scripts/test fmt clippy tree
+
+# All Rust tests, documentation examples included.
+test:
+    scripts/test test doctest
+
+# Everything there is.
+test-all:
+    scripts/test
+
+# Prints the OpenAPI document into openapi/openapi.json and lints it.
+openapi:
+    cargo run --quiet --bin context-service -- openapi > openapi/openapi.json.new
+    mv openapi/openapi.json.new openapi/openapi.json
+    scripts/test spectral
+
+# Lints the protocol buffers.
+proto:
+    scripts/test proto
+
+# Licences, bans and sources of the dependencies.
+deny:
+    scripts/test tree deny

@@ -1,0 +1,29 @@
+# Where things are, and how the scripts speak. Sourced, never run.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+# Everything the tests install lands here: git-ignored, safe to delete.
+CACHE=${CONTEXT_TEST_CACHE:-$ROOT/.cache}
+mkdir -p "$CACHE"
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+    say "error: $*"
+    exit 1
+}
+
+# fingerprint FILE... : one word that changes when any of the files does.
+fingerprint() { cat "$@" | cksum | tr ' ' '-'; }
+
+# once NAME FINGERPRINT COMMAND... : runs the command unless it already
+# succeeded with this fingerprint; an interrupted one leaves no mark.
+once() {
+    local mark=$CACHE/$1.installed fingerprint=$2
+    shift 2
+    if [[ -f $mark && $(<"$mark") == "$fingerprint" ]]; then
+        return 0
+    fi
+    rm -f "$mark"
+    "$@" || return
+    printf '%s' "$fingerprint" >"$mark"
+}

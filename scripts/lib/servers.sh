@@ -1,0 +1,130 @@
+# Starts the built binaries for a suite: free ports, a database and a HOME of
+# their own, logs kept, everything stopped at the end. Sourced after common.sh.
+#
+#   use_binaries "$@"            BIN from the first argument (default target/debug)
+#   start_service [flag...]      -> SERVICE_URL, SERVICE_ADDR, SERVICE_PID, SERVICE_LOG
+#   start_gateway_http [flag...] -> GATEWAY_URL, GATEWAY_PID, GATEWAY_LOG
+#   check_logs                   fails when a process died or its log shows a panic
+
+PIDS=()
+LOGS=()
+
+use_binaries() {
+    BIN=$(cd "${1:-$ROOT/target/debug}" 2>/dev/null && pwd) || die "no such directory: ${1:-$ROOT/target/debug}; build first (cargo build --workspace)"
+    SERVICE=$BIN/context-service
+    GATEWAY=$BIN/context-gateway
+    [[ -x $SERVICE ]] || die "$SERVICE is missing; build first (cargo build --workspace)"
+    [[ -x $GATEWAY ]] || die "$GATEWAY is missing; build first (cargo build --workspace)"
+    # A Unix socket path holds at most 107 bytes, so the directory stays short
+    # whatever TMPDIR says.
+    SCRATCH=$(mktemp -d /tmp/context-test.XXXXXX)
+    REAL_HOME=$HOME
+    export HOME=$SCRATCH/home XDG_RUNTIME_DIR=$SCRATCH/run
+    mkdir -m 0700 "$HOME" "$XDG_RUNTIME_DIR"
+    unset XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME
+    # Settings of the person running the tests must not reach the servers.
+    local name
+    for name in $(compgen -e | grep -E '^(CONTEXT_(LISTEN|GRPC_LISTEN|SOCKET|BACKEND|API_KEY|INSECURE)|GATEWAY_LISTEN|DB_PATH|AUTH|STORAGE_BACKEND|ENABLE_.*|POSTGRESQL_.*|DATABASE_URL|EMBEDDING_.*|OLLAMA_HOST|LOG_LEVEL|MAX_.*)$'); do
+        unset "$name"
+    done
+    export DB_PATH=$SCRATCH/context.db CONTEXT_SOCKET=$SCRATCH/service.sock
+    trap stop_everything EXIT
+    trap 'exit 130' INT TERM
+}
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# wait_until SECONDS DESCRIPTION PID LOG COMMAND... : polls the command; gives
+# up early when the process is gone.
+wait_until() {
+    local deadline=$((SECONDS + $1)) what=$2 pid=$3 log=$4
+    shift 4
+    until "$@" >/dev/null 2>&1; do
+        if ! kill -0 "$pid" 2>/dev/null || ((SECONDS >= deadline)); then
+            say "--- $log"
+            tail -n 40 "$log" >&2
+            die "$what did not come up"
+        fi
+        sleep 0.05
+    done
+}
+
+start_service() {
+    SERVICE_ADDR=127.0.0.1:$(free_port)
+    SERVICE_URL=http://$SERVICE_ADDR
+    SERVICE_LOG=$SCRATCH/service.log
+    "$SERVICE" --listen "$SERVICE_ADDR" "$@" >>"$SERVICE_LOG" 2>&1 &
+    SERVICE_PID=$!
+    PIDS+=("$SERVICE_PID")
+    LOGS+=("$SERVICE_LOG")
+    wait_until 30 context-service "$SERVICE_PID" "$SERVICE_LOG" curl -fsS --max-time 2 "$SERVICE_URL/readyz"
+}
+
+start_gateway_http() {
+    local addr
+    addr=127.0.0.1:$(free_port)
+    GATEWAY_URL=http://$addr/mcp
+    GATEWAY_LOG=$SCRATCH/gateway.log
+    CONTEXT_BACKEND=$SERVICE_URL GATEWAY_LISTEN=$addr "$GATEWAY" http "$@" >>"$GATEWAY_LOG" 2>&1 &
+    GATEWAY_PID=$!
+    PIDS+=("$GATEWAY_PID")
+    LOGS+=("$GATEWAY_LOG")
+    wait_until 30 context-gateway "$GATEWAY_PID" "$GATEWAY_LOG" python3 -c '
+import socket, sys
+host, port = sys.argv[1].split(":")
+socket.create_connection((host, int(port)), 1)' "$addr"
+}
+
+check_logs() {
+    local pid log failed=0
+    for pid in "${PIDS[@]}"; do
+        if ! kill -0 "$pid" 2>/dev/null; then
+            say "FAILED: a server (process $pid) ended during the suite"
+            failed=1
+        fi
+    done
+    for log in "${LOGS[@]}"; do
+        if grep -nE "panicked at|stack overflow|SIGSEGV|RUST_BACKTRACE" "$log" >&2; then
+            say "FAILED: a panic in $log"
+            failed=1
+        fi
+    done
+    return "$failed"
+}
+
+# Services that a stdio gateway started are nobody's child; they are known by
+# the scratch HOME in their environment.
+strays() {
+    local environ
+    for environ in /proc/[0-9]*/environ; do
+        if tr '\0' '\n' 2>/dev/null <"$environ" | grep -qxF "HOME=$SCRATCH/home"; then
+            local pid=${environ#/proc/}
+            pid=${pid%/environ}
+            local exe
+            exe=$(readlink "/proc/$pid/exe" 2>/dev/null) || continue
+            [[ ${exe% (deleted)} == "$SERVICE" || ${exe% (deleted)} == "$GATEWAY" ]] && echo "$pid"
+        fi
+    done
+    return 0
+}
+
+stop_everything() {
+    local status=$? pid
+    trap - EXIT
+    for pid in "${PIDS[@]}" $(strays); do
+        kill "$pid" 2>/dev/null
+    done
+    for pid in "${PIDS[@]}"; do
+        wait "$pid" 2>/dev/null
+    done
+    if [[ $status != 0 ]]; then
+        local kept=$CACHE/logs/last-failure
+        rm -rf "$kept"
+        mkdir -p "$kept"
+        cp "$SCRATCH"/*.log "$kept" 2>/dev/null && say "server logs kept in $kept"
+    fi
+    [[ -n ${KEEP_SCRATCH:-} ]] && say "kept $SCRATCH" || rm -rf "$SCRATCH"
+    exit "$status"
+}

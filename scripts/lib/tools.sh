@@ -1,0 +1,61 @@
+# Installs the tools the tests need into .cache/: Node packages by lock file,
+# Python packages by pinned list. Sourced after common.sh.
+
+NODE_TOOLS=$CACHE/node-tools
+PYTHON=$CACHE/python/bin/python
+
+install_node_tools() {
+    command -v npm >/dev/null || die "npm is missing; install Node.js (18 or newer) with npm"
+    say "installing the Node tools into $NODE_TOOLS"
+    rm -rf "$NODE_TOOLS"
+    mkdir -p "$NODE_TOOLS"
+    cp "$ROOT"/scripts/tools/node/package.json "$ROOT"/scripts/tools/node/package-lock.json "$NODE_TOOLS"
+    # Scripts stay off: nothing here needs one, and a test run should execute
+    # only what it calls by name.
+    (cd "$NODE_TOOLS" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+}
+
+# Sets NODE to a Node 22.19 or newer, which the conformance runner, Inspector
+# and type stripping need: the installed one if it is new enough, else ours.
+need_node_tools() {
+    once node-tools "$(fingerprint "$ROOT"/scripts/tools/node/package*.json)" install_node_tools || die "the Node tools could not be installed"
+    if command -v node >/dev/null && node -e '
+        const [major, minor] = process.versions.node.split(".").map(Number);
+        process.exit(major > 22 || (major === 22 && minor >= 19) ? 0 : 1)'; then
+        NODE=$(command -v node)
+    else
+        NODE=
+        local candidate
+        for candidate in "$NODE_TOOLS"/node_modules/node-linux-*/bin/node; do
+            [[ -x $candidate ]] && "$candidate" --version >/dev/null 2>&1 && NODE=$candidate
+        done
+        [[ -n $NODE ]] || die "no Node 22 for this platform among the packages; install Node 22.19 or newer"
+    fi
+    export NODE
+    # The packages' own start scripts say `env node`.
+    PATH=$(dirname "$NODE"):$PATH
+    export PATH
+}
+
+install_python_packages() {
+    command -v python3 >/dev/null || die "python3 is missing"
+    say "installing the Python packages into $CACHE/python"
+    rm -rf "$CACHE/python"
+    if ! python3 -m venv "$CACHE/python" >"$CACHE/venv.log" 2>&1; then
+        # Debian ships python3 without ensurepip.
+        if command -v apt-get >/dev/null && [[ $(id -u) == 0 ]]; then
+            apt-get install -y -qq python3-venv >&2 || apt-get update -qq && apt-get install -y -qq python3-venv >&2
+            rm -rf "$CACHE/python"
+            python3 -m venv "$CACHE/python" || return
+        else
+            cat "$CACHE/venv.log" >&2
+            die "python3 cannot make a virtual environment; install python3-venv"
+        fi
+    fi
+    "$PYTHON" -m pip install --quiet --disable-pip-version-check --requirement "$ROOT/scripts/tools/python/requirements.txt"
+}
+
+# Sets PYTHON to an interpreter that has the pinned packages.
+need_python() {
+    once python "$(fingerprint "$ROOT/scripts/tools/python/requirements.txt")" install_python_packages || die "the Python packages could not be installed"
+}
