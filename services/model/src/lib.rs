@@ -1,1 +1,51 @@
-//! Skeleton.
+//! The plain domain types of the context service.
+//!
+//! Requests and replies here have exactly the JSON shape of REST bodies and MCP tool arguments and results; the
+//! gRPC messages are converted to and from them by `context-proto`. Parsing into domain types (thread ids, tags,
+//! filters, images) lives here too, so that the rule and the sentence of its error exist once.
+//!
+//! This crate does no I/O and knows no database, no status code and no transport.
+//!
+//! ```
+//! use context_model::{Filter, FilterInput, Violations};
+//!
+//! let mut violations = Violations::default();
+//! let input = FilterInput { thread_id: Some(" t1 ".into()), ..FilterInput::default() };
+//! let filter = Filter::parse(input, &mut violations);
+//! assert!(violations.is_empty());
+//! assert_eq!(filter.thread_id.unwrap().as_str(), "t1");
+//! ```
+
+mod contexts;
+mod decode;
+mod entry;
+mod error;
+mod filter;
+mod image;
+mod limits;
+pub mod local;
+mod metadata;
+mod reason;
+mod search;
+mod statistics;
+mod tags;
+mod thread;
+mod time;
+
+pub use contexts::*;
+pub use decode::{decode, decode_slice};
+pub use entry::*;
+pub use error::{Error, Result, Violation, Violations};
+pub use filter::{Comparison, Condition, Filter, FilterInput, MetadataFilter, MetadataPath, Operator, Scalar};
+pub use image::{ImageBytes, ImageInput, NewImage};
+pub use limits::{Limits, max_message_bytes};
+pub use metadata::{Metadata, MetadataChange, fold};
+pub use reason::Reason;
+pub use search::*;
+pub use statistics::*;
+pub use tags::Tags;
+pub use thread::*;
+pub use time::Timestamp;
+
+/// The JSON object that metadata is on the wire.
+pub type JsonObject = serde_json::Map<String, serde_json::Value>;

@@ -1,0 +1,361 @@
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{Entry, ImageInput, JsonObject, Metadata, MetadataChange, NewImage, Source, Tags, ThreadId};
+
+/// Reads a context id from an integer or from a decimal string, which JavaScript and language models often send.
+fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    struct Visitor;
+    impl serde::de::Visitor<'_> for Visitor {
+        type Value = i64;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a context id: a positive integer")
+        }
+        fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<i64, E> {
+            Ok(value)
+        }
+        fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<i64, E> {
+            // Beyond i64 is beyond the range too; the range check names it.
+            Ok(i64::try_from(value).unwrap_or(i64::MAX))
+        }
+        fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<i64, E> {
+            value.trim().parse().map_err(|_| E::invalid_value(serde::de::Unexpected::Str(value), &self))
+        }
+    }
+    deserializer.deserialize_any(Visitor)
+}
+
+#[derive(Deserialize)]
+struct Id(#[serde(deserialize_with = "id")] i64);
+
+fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D::Error> {
+    Ok(Vec::<Id>::deserialize(deserializer)?.into_iter().map(|Id(id)| id).collect())
+}
+
+fn optional_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<i64>>, D::Error> {
+    Ok(Option::<Vec<Id>>::deserialize(deserializer)?.map(|ids| ids.into_iter().map(|Id(id)| id).collect()))
+}
+
+/// An entry to store.
+///
+/// Required strings default to "" so that a missing one is reported by the same rule on every wire.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreContextRequest {
+    /// The conversation or task the entry belongs to: 1 to 256 characters.
+    #[serde(default)]
+    #[schema(required, min_length = 1, max_length = 256, example = "project-123")]
+    pub thread_id: String,
+    /// `user` or `agent`.
+    #[serde(default)]
+    #[schema(required, example = "agent")]
+    pub source: String,
+    /// The text, stored exactly as given; not blank, at most MAX_TEXT_CHARS characters.
+    #[serde(default)]
+    #[schema(required, min_length = 1, example = "Chose PostgreSQL for the billing service.")]
+    pub text: String,
+    /// Up to 10 images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 10)]
+    pub images: Option<Vec<ImageInput>>,
+    /// Any JSON object, at most 64 levels deep and 1 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<JsonObject>,
+    /// Up to 100 tags; trimmed, lower-cased, repeats dropped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+}
+
+/// The result of storing one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct StoreContextReply {
+    /// True.
+    pub success: bool,
+    /// The entry's id.
+    pub context_id: i64,
+    /// The thread, trimmed.
+    pub thread_id: String,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The entry's version.
+    pub version: i64,
+    /// The owner's revision after the write.
+    pub revision: i64,
+    /// True when the request repeated the thread's newest entry, so that no second entry was made.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
+}
+
+/// Up to 100 entries to store together.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StoreContextBatchRequest {
+    /// 1 to 100 entries.
+    #[serde(default)]
+    #[schema(required, min_items = 1, max_items = 100)]
+    pub entries: Vec<StoreContextRequest>,
+    /// Whether all are stored or none; absent: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub atomic: Option<bool>,
+}
+
+/// The result of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct BatchReply {
+    /// Whether no item failed.
+    pub success: bool,
+    /// Items in the request.
+    pub total: i64,
+    /// Items that succeeded.
+    pub succeeded: i64,
+    /// Items that failed.
+    pub failed: i64,
+    /// One result for each item, in the order of the request.
+    pub results: Vec<BatchResult>,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// The result of one item of a batch.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct BatchResult {
+    /// The item's place in the request, from 0.
+    pub index: i64,
+    /// Whether it succeeded.
+    pub success: bool,
+    /// The entry's id; null for an entry that was not stored.
+    pub context_id: Option<i64>,
+    /// Why it failed; null when it succeeded.
+    pub error: Option<String>,
+    /// The fields an update changed; absent for stores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_fields: Option<Vec<String>>,
+}
+
+/// Changes to one entry; at least one of text, metadata, metadata_patch, tags and images.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateContextRequest {
+    /// The entry to update.
+    #[serde(default, deserialize_with = "id")]
+    #[schema(required, minimum = 1, maximum = 9007199254740991i64, example = 42)]
+    pub context_id: i64,
+    /// A new text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Metadata that replaces the stored object; not together with `metadata_patch`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<JsonObject>,
+    /// An RFC 7396 merge patch on the stored metadata: null deletes a key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub metadata_patch: Option<JsonObject>,
+    /// Tags that replace the stored ones; `[]` clears them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    /// Images that replace the stored ones; `[]` clears them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 10)]
+    pub images: Option<Vec<ImageInput>>,
+    /// The version the caller read; the update is refused when the entry changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<i64>,
+}
+
+/// [`UpdateContextRequest`] without the id, which REST has in the path.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateContextBody {
+    /// A new text.
+    pub text: Option<String>,
+    /// Metadata that replaces the stored object; not together with `metadata_patch`.
+    #[schema(value_type = Option<Object>)]
+    pub metadata: Option<JsonObject>,
+    /// An RFC 7396 merge patch on the stored metadata: null deletes a key.
+    #[schema(value_type = Option<Object>)]
+    pub metadata_patch: Option<JsonObject>,
+    /// Tags that replace the stored ones; `[]` clears them.
+    pub tags: Option<Vec<String>>,
+    /// Images that replace the stored ones; `[]` clears them.
+    #[schema(max_items = 10)]
+    pub images: Option<Vec<ImageInput>>,
+    /// The version the caller read; the same as `If-Match`.
+    pub expected_version: Option<i64>,
+}
+
+impl UpdateContextBody {
+    /// The update of the entry with this id.
+    #[must_use]
+    pub fn for_context(self, context_id: i64) -> UpdateContextRequest {
+        let Self { text, metadata, metadata_patch, tags, images, expected_version } = self;
+        UpdateContextRequest { context_id, text, metadata, metadata_patch, tags, images, expected_version }
+    }
+}
+
+/// The result of updating one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct UpdateContextReply {
+    /// True.
+    pub success: bool,
+    /// The entry's id.
+    pub context_id: i64,
+    /// What the caller gave: of `text_content`, `metadata`, `tags`, `images`.
+    pub updated_fields: Vec<String>,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The entry's version after the update.
+    pub version: i64,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// Up to 100 updates to make together.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateContextBatchRequest {
+    /// 1 to 100 updates.
+    #[serde(default)]
+    #[schema(required, min_items = 1, max_items = 100)]
+    pub updates: Vec<UpdateContextRequest>,
+    /// Whether all are made or none; absent: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub atomic: Option<bool>,
+}
+
+/// Which entries to fetch in full.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GetContextByIdsRequest {
+    /// 1 to 100 ids; unknown ones are skipped.
+    #[serde(default, deserialize_with = "ids")]
+    #[schema(required, min_items = 1, max_items = 100)]
+    pub context_ids: Vec<i64>,
+    /// Whether images come along; absent: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub include_images: Option<bool>,
+    /// Wait until the store has reached this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// Entries in full, newest first.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct GetContextByIdsReply {
+    /// The entries that exist.
+    pub result: Vec<Entry>,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
+/// Which entries to delete: exactly one of the two.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteContextRequest {
+    /// 1 to 1000 ids; unknown ones count 0.
+    #[serde(default, deserialize_with = "optional_ids", skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 1000)]
+    pub context_ids: Option<Vec<i64>>,
+    /// All entries of this thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+}
+
+/// The result of a deletion.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct DeleteContextReply {
+    /// True.
+    pub success: bool,
+    /// Entries deleted.
+    pub deleted_count: i64,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// Which entries to delete; all that is given must hold. `source` alone is refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteContextBatchRequest {
+    /// 1 to 1000 ids.
+    #[serde(default, deserialize_with = "optional_ids", skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 1000)]
+    pub context_ids: Option<Vec<i64>>,
+    /// 1 to 1000 threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 1000)]
+    pub thread_ids: Option<Vec<String>>,
+    /// `user` or `agent`; only together with another criterion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Entries created more than this many days ago, 1 to 36 500.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 36500)]
+    pub older_than_days: Option<i64>,
+}
+
+/// The result of a deletion by criteria.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct DeleteContextBatchReply {
+    /// True.
+    pub success: bool,
+    /// Entries deleted.
+    pub deleted_count: i64,
+    /// The criteria that were given.
+    pub criteria_used: Vec<String>,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// An entry that obeys every rule, ready to be stored. `None` means the caller did not give the field, which the
+/// retransmit rule distinguishes from an empty one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEntry {
+    /// The thread.
+    pub thread_id: ThreadId,
+    /// Who wrote it.
+    pub source: Source,
+    /// The text.
+    pub text: String,
+    /// Images in order.
+    pub images: Option<Vec<NewImage>>,
+    /// Metadata.
+    pub metadata: Option<Metadata>,
+    /// Tags.
+    pub tags: Option<Tags>,
+}
+
+/// A change to one entry that obeys every rule.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntryUpdate {
+    /// The entry.
+    pub id: i64,
+    /// A new text.
+    pub text: Option<String>,
+    /// What happens to the metadata.
+    pub metadata: Option<MetadataChange>,
+    /// New tags.
+    pub tags: Option<Tags>,
+    /// New images.
+    pub images: Option<Vec<NewImage>>,
+    /// Refuse when the entry is at another version.
+    pub expected_version: Option<i64>,
+}
+
+impl EntryUpdate {
+    /// The names of what the caller gave, as `updated_fields` shows them.
+    #[must_use]
+    pub fn updated_fields(&self) -> Vec<String> {
+        let Self { id: _, text, metadata, tags, images, expected_version: _ } = self;
+        [(text.is_some(), "text_content"), (metadata.is_some(), "metadata"), (tags.is_some(), "tags"), (images.is_some(), "images")]
+            .into_iter()
+            .filter(|(given, _)| *given)
+            .map(|(_, name)| name.to_owned())
+            .collect()
+    }
+}

@@ -1,0 +1,104 @@
+use serde::de::DeserializeOwned;
+
+use crate::{Error, Result};
+
+/// Reads a request from JSON. Every JSON door uses this one function, so that a type error reads the same on all.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` with the path of the field that is of the wrong type or unknown.
+pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
+    serde_path_to_error::deserialize(value).map_err(|e| violation(&e))
+}
+
+/// Like [`decode`], from the bytes of a request body.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` that says where the JSON is malformed, or the path of a field of the wrong type.
+pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Err(Error::invalid("body", "`body` is empty; a JSON object is required"));
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|e| match e.inner().classify() {
+        serde_json::error::Category::Data => violation(&e),
+        _ => Error::invalid("body", format!("`body` is not valid JSON: {}", e.inner())),
+    })?;
+    deserializer.end().map_err(|e| Error::invalid("body", format!("`body` is not valid JSON: {e}")))?;
+    reject_wide_integers(body)?;
+    Ok(value)
+}
+
+fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
+    let path = error.path().to_string();
+    let mut text = error.inner().to_string();
+    // serde_json adds the place in the body, which means nothing for a value that was parsed elsewhere.
+    if let Some(at) = text.rfind(" at line ") {
+        text.truncate(at);
+    }
+    if path == "." {
+        // `unknown field` and the like already name the field.
+        Error::invalid("", text)
+    } else {
+        Error::invalid(path.clone(), format!("`{path}`: {text}"))
+    }
+}
+
+/// serde_json reads an integer beyond 64 bits as a float. Such an integer would be stored as another number than
+/// the one sent, so it is refused here, where its digits can still be seen. (Between 63 and 64 bits it is still an
+/// integer, and metadata refuses it by its path.)
+fn reject_wide_integers(body: &[u8]) -> Result<()> {
+    let mut i = 0;
+    while i < body.len() {
+        match body[i] {
+            b'"' => {
+                i += 1;
+                while i < body.len() && body[i] != b'"' {
+                    i += if body[i] == b'\\' { 2 } else { 1 };
+                }
+                i += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let start = i;
+                while i < body.len() && matches!(body[i], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') {
+                    i += 1;
+                }
+                let number = &body[start..i];
+                if number.len() >= 19 && !number.iter().any(|b| matches!(b, b'.' | b'e' | b'E')) {
+                    let text = String::from_utf8_lossy(number);
+                    if text.parse::<i64>().is_err() && text.parse::<u64>().is_err() {
+                        return Err(Error::invalid(
+                            "body",
+                            format!(
+                                "`body` holds the integer {}; integers must lie within -9223372036854775808 to 9223372036854775807",
+                                text.chars().take(40).collect::<String>()
+                            ),
+                        ));
+                    }
+                }
+            }
+            _ => i += 1,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_beyond_64_bits_are_refused_and_floats_are_not() {
+        assert!(decode_slice::<serde_json::Value>(b"{\"a\": 9223372036854775807, \"b\": 1e300, \"c\": \"18446744073709551616\"}").is_ok());
+        let error = decode_slice::<serde_json::Value>(b"{\"a\": 18446744073709551616}").unwrap_err();
+        assert!(error.message.contains("18446744073709551616"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_type_is_reported_with_its_path() {
+        let error =
+            decode::<crate::StoreContextBatchRequest>(serde_json::json!({"entries": [{"thread_id": "t", "source": "user", "text": 5}]}))
+                .unwrap_err();
+        assert_eq!(error.violations[0].field, "entries[0].text");
+        assert_eq!(error.message, "`entries[0].text`: invalid type: integer `5`, expected a string");
+    }
+}

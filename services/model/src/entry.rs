@@ -1,0 +1,119 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{ImageInput, JsonObject, Timestamp, Violations};
+
+/// Who wrote an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    /// A person.
+    User,
+    /// An agent.
+    Agent,
+}
+
+impl Source {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Agent => "agent",
+        }
+    }
+
+    /// Reads exactly `user` or `agent`; `None` and a violation otherwise.
+    pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
+        match given {
+            "user" => Some(Self::User),
+            "agent" => Some(Self::Agent),
+            "" => {
+                violations.push(field, format!("`{field}` is required and must be `user` or `agent`"));
+                None
+            }
+            other => {
+                violations.push(field, format!("`{field}` is `{}`; it must be `user` or `agent`", shorten(other)));
+                None
+            }
+        }
+    }
+}
+
+/// Whether an entry has images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ContentType {
+    /// Text alone.
+    Text,
+    /// Text and at least one image.
+    Multimodal,
+}
+
+impl ContentType {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Multimodal => "multimodal",
+        }
+    }
+
+    /// Reads exactly `text` or `multimodal`; `None` and a violation otherwise.
+    pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
+        match given {
+            "text" => Some(Self::Text),
+            "multimodal" => Some(Self::Multimodal),
+            other => {
+                violations.push(field, format!("`{field}` is `{}`; it must be `text` or `multimodal`", shorten(other)));
+                None
+            }
+        }
+    }
+
+    /// The type of an entry with this many images.
+    #[must_use]
+    pub const fn of(image_count: usize) -> Self {
+        if image_count == 0 { Self::Text } else { Self::Multimodal }
+    }
+}
+
+/// The start of a value that is echoed in an error, so that a long one does not fill the reply.
+pub(crate) fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// A stored entry in full.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Entry {
+    /// The entry's id: positive, never reused, below 2^53.
+    #[schema(example = 42)]
+    pub id: i64,
+    /// The thread it belongs to.
+    pub thread_id: String,
+    /// Who wrote it.
+    pub source: Source,
+    /// Whether it has images.
+    pub content_type: ContentType,
+    /// The text, exactly as stored.
+    pub text_content: String,
+    /// A generated summary, or "" while there is none.
+    pub summary: String,
+    /// Its metadata.
+    #[schema(value_type = Object)]
+    pub metadata: JsonObject,
+    /// Its tags, sorted.
+    pub tags: Vec<String>,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// When it was last updated; equal to `created_at` before the first update.
+    pub updated_at: Timestamp,
+    /// Counts from 1 and grows with every update; the `ETag` is this number in quotes.
+    pub version: i64,
+    /// Its images in order, when they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<Vec<ImageInput>>,
+}

@@ -1,0 +1,162 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Reason;
+
+/// What a fallible operation of the domain gives.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One bad field of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Violation {
+    /// The field, as a path from the request's root: `entries[3].metadata`.
+    #[schema(example = "limit")]
+    pub field: String,
+    /// What is wrong and what is allowed, as a sentence that names the field.
+    #[schema(example = "`limit` is 500; the allowed range is 1 to 100")]
+    pub description: String,
+}
+
+/// Why an operation did not succeed, fit to be shown to the caller on every wire.
+///
+/// `Display` prints the message alone; the private cause is reached through
+/// [`source`](std::error::Error::source) and belongs in the log.
+#[derive(Clone)]
+pub struct Error {
+    /// The stable reason.
+    pub reason: Reason,
+    /// A sentence that says what is wrong and what to do.
+    pub message: String,
+    /// The bad fields, when the request was at fault.
+    pub violations: Vec<Violation>,
+    /// How long to wait before trying again, where trying again can help.
+    pub retry_after: Option<Duration>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error with this reason and message.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into(), violations: Vec::new(), retry_after: None, source: None }
+    }
+
+    /// An `INVALID_ARGUMENT` about one field. `description` must name the field.
+    pub fn invalid(field: impl Into<String>, description: impl Into<String>) -> Self {
+        let mut violations = Violations::default();
+        violations.push(field, description);
+        Self::from_violations(violations.0)
+    }
+
+    /// An `INVALID_ARGUMENT` about several fields; its message is their descriptions.
+    #[must_use]
+    pub fn from_violations(violations: Vec<Violation>) -> Self {
+        let message = violations.iter().map(|v| v.description.as_str()).collect::<Vec<_>>().join("; ");
+        Self { violations, ..Self::new(Reason::InvalidArgument, message) }
+    }
+
+    /// `CONTEXT_NOT_FOUND` for this id.
+    #[must_use]
+    pub fn context_not_found(id: i64) -> Self {
+        Self::new(Reason::ContextNotFound, format!("context {id} not found"))
+    }
+
+    /// `VERSION_MISMATCH`: the caller expected another version than the entry has.
+    #[must_use]
+    pub fn version_mismatch(id: i64, expected: i64, actual: i64) -> Self {
+        Self::new(
+            Reason::VersionMismatch,
+            format!(
+                "context {id} is at version {actual}, not {expected}: it changed since you read it; fetch it and retry with the new version"
+            ),
+        )
+    }
+
+    /// A defect, with its cause kept for the log.
+    pub fn internal(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::new(Reason::Internal, "internal error; the service's log has the cause").with_source(source)
+    }
+
+    /// The same error with its cause attached.
+    #[must_use]
+    pub fn with_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.source = Some(Arc::new(source));
+        self
+    }
+
+    /// The same error with a hint of when to try again.
+    #[must_use]
+    pub fn with_retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// The same error as seen from one item of a batch: fields and message get the prefix, such as `entries[3]`.
+    #[must_use]
+    pub fn in_item(mut self, prefix: &str) -> Self {
+        for violation in &mut self.violations {
+            violation.field = format!("{prefix}.{}", violation.field);
+        }
+        self.message = format!("{prefix}: {}", self.message);
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("reason", &self.reason)
+            .field("message", &self.message)
+            .field("violations", &self.violations)
+            .field("source", &self.source.as_ref().map(ToString::to_string))
+            .finish()
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// Collects the bad fields of one request, so that all are reported at once.
+#[derive(Debug, Default)]
+pub struct Violations(Vec<Violation>);
+
+impl Violations {
+    /// Adds one; `description` is a sentence that names the field.
+    pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
+        self.0.push(Violation { field: field.into(), description: description.into() });
+    }
+
+    /// Adds the violations of an error about a part of the request.
+    pub fn extend(&mut self, error: Error) {
+        if error.violations.is_empty() {
+            self.push("", error.message);
+        } else {
+            self.0.extend(error.violations);
+        }
+    }
+
+    /// Whether nothing is wrong so far.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// `Ok` with the value when nothing is wrong.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with every violation collected.
+    pub fn finish<T>(self, value: T) -> Result<T> {
+        if self.0.is_empty() { Ok(value) } else { Err(Error::from_violations(self.0)) }
+    }
+}

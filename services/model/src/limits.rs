@@ -1,0 +1,54 @@
+/// The sizes the service accepts; one value configures validation and every transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Characters of one entry's text, at most (`MAX_TEXT_CHARS`).
+    pub max_text_chars: usize,
+    /// Bytes of one decoded image, at most (`MAX_IMAGE_SIZE_MB`).
+    pub max_image_bytes: u64,
+    /// Bytes of all decoded images of one request, at most (`MAX_TOTAL_SIZE_MB`).
+    pub max_total_image_bytes: u64,
+}
+
+impl Limits {
+    /// Images of one entry, at most.
+    pub const MAX_IMAGES: usize = 10;
+    /// Items of one batch, at most.
+    pub const MAX_BATCH: usize = 100;
+    /// Ids or threads of one delete, at most.
+    pub const MAX_DELETE: usize = 1000;
+    /// Ids of one get, at most.
+    pub const MAX_GET: usize = 100;
+    /// Deepest page of a ranked search.
+    pub const MAX_RANKED_OFFSET: i64 = 10_000;
+    /// Context ids stay below 2^53, the integers JavaScript holds exactly.
+    pub const MAX_ID: i64 = (1 << 53) - 1;
+    /// Characters of a search query, at most.
+    pub const MAX_QUERY_CHARS: usize = 10_000;
+
+    /// The limits for these settings, in megabytes (1024 × 1024 bytes).
+    #[must_use]
+    pub const fn new(max_text_chars: usize, max_image_mb: u64, max_total_mb: u64) -> Self {
+        Self { max_text_chars, max_image_bytes: max_image_mb * 1024 * 1024, max_total_image_bytes: max_total_mb * 1024 * 1024 }
+    }
+
+    /// The largest message any transport sends or accepts, in bytes.
+    #[must_use]
+    pub const fn max_message_bytes(&self) -> usize {
+        max_message_bytes(self.max_total_image_bytes / (1024 * 1024))
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::new(1_000_000, 10, 100)
+    }
+}
+
+/// The largest message for a `MAX_TOTAL_SIZE_MB`, in bytes: `max(64 MiB, 1.4 × that + 16 MiB)`. The factor is what
+/// base64 and JSON add to image bytes. tonic, axum, rmcp and the stdio line all use it.
+#[must_use]
+pub const fn max_message_bytes(max_total_size_mb: u64) -> usize {
+    let mib = 1024 * 1024;
+    let scaled = max_total_size_mb.saturating_mul(mib).saturating_mul(14) / 10 + 16 * mib;
+    (if scaled > 64 * mib { scaled } else { 64 * mib }) as usize
+}

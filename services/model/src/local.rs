@@ -1,0 +1,75 @@
+//! Where a service on this machine is found: the Unix socket of the database it serves.
+//!
+//! The service and the gateway compute the path by the same rule, so that a gateway finds the service of its database
+//! however it was started.
+
+use std::path::{Path, PathBuf};
+
+/// The default database file: `~/.mcp/context_storage.db`.
+#[must_use]
+pub fn default_db_path() -> PathBuf {
+    home().join(".mcp").join("context_storage.db")
+}
+
+/// The path with a leading `~` replaced by the home directory.
+#[must_use]
+pub fn expand_home(path: &str) -> PathBuf {
+    match path.strip_prefix('~') {
+        Some("") => home(),
+        Some(rest) if rest.starts_with('/') => home().join(&rest[1..]),
+        _ => PathBuf::from(path),
+    }
+}
+
+/// The directory for sockets, locks and logs: `$XDG_RUNTIME_DIR/context-service`, else `/tmp/context-service-<uid>`
+/// (`tmp` as `std::env::temp_dir` has it). Whoever creates it must give it mode 0700 and check its owner.
+#[must_use]
+pub fn runtime_dir(uid: u32) -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
+        Some(dir) => PathBuf::from(dir).join("context-service"),
+        None => std::env::temp_dir().join(format!("context-service-{uid}")),
+    }
+}
+
+/// The socket of the service that holds this database file: a name from a hash of the file's absolute path, short
+/// enough for `sockaddr_un` (108 bytes).
+#[must_use]
+pub fn socket_path(db_path: &Path, uid: u32) -> PathBuf {
+    runtime_dir(uid).join(format!("{:016x}.sock", fnv1a(absolute(db_path).as_os_str().as_encoded_bytes())))
+}
+
+/// The path without symbolic links as far as it exists, so that two spellings of one file agree.
+#[must_use]
+pub fn absolute(path: &Path) -> PathBuf {
+    if let Ok(path) = path.canonicalize() {
+        return path;
+    }
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if parent != path => absolute(parent).join(name),
+        _ => path,
+    }
+}
+
+fn home() -> PathBuf {
+    std::env::var_os("HOME").filter(|home| !home.is_empty()).map_or_else(std::env::temp_dir, PathBuf::from)
+}
+
+/// FNV-1a, 64 bits: only a file name depends on it, and it must be the same in every build.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_spellings_of_a_file_give_one_socket() {
+        let here = std::env::current_dir().unwrap();
+        let plain = socket_path(&here.join("new.db"), 7);
+        assert_eq!(socket_path(Path::new("new.db"), 7), plain);
+        assert_eq!(socket_path(&here.join(".").join("new.db"), 7), plain);
+        assert_ne!(socket_path(&here.join("other.db"), 7), plain);
+    }
+}

@@ -1,0 +1,232 @@
+use serde_json::Value;
+
+use crate::{Error, JsonObject, Result, Violations};
+
+/// The metadata of an entry: a JSON object of limited depth and size, without U+0000, with integers that fit 64 bits.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Metadata(JsonObject);
+
+/// What an update does to metadata.
+#[derive(Debug, Clone, PartialEq)]
+pub enum MetadataChange {
+    /// The whole object is replaced.
+    Replace(Metadata),
+    /// An RFC 7396 merge patch is applied.
+    Patch(JsonObject),
+}
+
+impl Metadata {
+    /// Levels of nesting at most, the object itself being the first.
+    pub const MAX_DEPTH: usize = 64;
+    /// Bytes of its compact JSON at most.
+    pub const MAX_BYTES: usize = 1024 * 1024;
+
+    /// Checks an object; `None` and violations under `field` when it breaks a rule.
+    pub fn parse(object: JsonObject, field: &str, violations: &mut Violations) -> Option<Self> {
+        match check(&object, field) {
+            Ok(()) => Some(Self(object)),
+            Err(error) => {
+                violations.extend(error);
+                None
+            }
+        }
+    }
+
+    /// Checks a merge patch by the same rules (its size bounds the work of applying it).
+    pub fn parse_patch(patch: JsonObject, field: &str, violations: &mut Violations) -> Option<JsonObject> {
+        Self::parse(patch, field, violations).map(|m| m.0)
+    }
+
+    /// Metadata that passed the checks before, such as that read from a database.
+    #[must_use]
+    pub const fn from_stored(object: JsonObject) -> Self {
+        Self(object)
+    }
+
+    /// This metadata after `patch` (RFC 7396).
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` on `metadata_patch` when the result breaks a limit.
+    pub fn patched(&self, patch: &JsonObject) -> Result<Self> {
+        let mut merged = Value::Object(self.0.clone());
+        json_patch::merge(&mut merged, &Value::Object(patch.clone()));
+        let Value::Object(merged) = merged else { unreachable!("merging an object patch gives an object") };
+        check(&merged, "metadata_patch")?;
+        Ok(Self(merged))
+    }
+
+    /// The object.
+    #[must_use]
+    pub const fn as_object(&self) -> &JsonObject {
+        &self.0
+    }
+
+    /// The object.
+    #[must_use]
+    pub fn into_object(self) -> JsonObject {
+        self.0
+    }
+
+    /// Compact JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        Value::Object(self.0.clone()).to_string()
+    }
+
+    /// Compact JSON with every string value folded (see [`fold`]); keys stay as they are.
+    #[must_use]
+    pub fn to_folded_json(&self) -> String {
+        let mut value = Value::Object(self.0.clone());
+        fold_value(&mut value);
+        value.to_string()
+    }
+}
+
+/// Case folding of every case-insensitive comparison: Unicode lower-casing, done here and never by a database, so
+/// that both databases agree.
+#[must_use]
+pub fn fold(text: &str) -> String {
+    text.to_lowercase()
+}
+
+fn fold_value(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = fold(text),
+        Value::Array(items) => items.iter_mut().for_each(fold_value),
+        Value::Object(object) => object.values_mut().for_each(fold_value),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn check(object: &JsonObject, field: &str) -> Result<()> {
+    for (key, value) in object {
+        check_key(key, field)?;
+        check_value(value, &|| format!("{field}.{key}"), 2)?;
+    }
+    let size = json_len(object);
+    if size > Metadata::MAX_BYTES {
+        return Err(Error::invalid(field, format!("`{field}` takes {size} bytes as JSON; the maximum is {}", Metadata::MAX_BYTES)));
+    }
+    Ok(())
+}
+
+fn check_key(key: &str, field: &str) -> Result<()> {
+    if key.contains('\0') {
+        return Err(Error::invalid(field, format!("`{field}` has a key with the character U+0000, which cannot be stored")));
+    }
+    Ok(())
+}
+
+/// `path` is built only for an error: most metadata is fine.
+fn check_value(value: &Value, path: &dyn Fn() -> String, depth: usize) -> Result<()> {
+    match value {
+        Value::Null | Value::Bool(_) => Ok(()),
+        Value::String(text) if text.contains('\0') => {
+            let path = path();
+            Err(Error::invalid(&path, format!("`{path}` contains the character U+0000, which cannot be stored")))
+        }
+        Value::String(_) => Ok(()),
+        Value::Number(number) if number.is_u64() && !number.is_i64() => {
+            let path = path();
+            Err(Error::invalid(
+                &path,
+                format!("`{path}` is {number}; integers must lie within -9223372036854775808 to 9223372036854775807"),
+            ))
+        }
+        Value::Number(_) => Ok(()),
+        Value::Array(_) | Value::Object(_) if depth > Metadata::MAX_DEPTH => {
+            let path = path();
+            let root = path.split(['.', '[']).next().unwrap_or_default().to_owned();
+            Err(Error::invalid(root.clone(), format!("`{root}` is nested more than {} levels deep", Metadata::MAX_DEPTH)))
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().try_for_each(|(i, item)| check_value(item, &|| format!("{}[{i}]", path()), depth + 1))
+        }
+        Value::Object(object) => object.iter().try_for_each(|(key, value)| {
+            check_key(key, &path())?;
+            check_value(value, &|| format!("{}.{key}", path()), depth + 1)
+        }),
+    }
+}
+
+/// The length of the compact JSON, without building it.
+fn json_len(object: &JsonObject) -> usize {
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
+            self.0 += buf.len();
+            Ok(buf.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    let written = serde_json::to_writer(&mut counter, object);
+    debug_assert!(written.is_ok(), "counting cannot fail");
+    counter.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn refused(value: Value) -> String {
+        let Value::Object(object) = value else { panic!("an object") };
+        let mut violations = Violations::default();
+        assert_eq!(Metadata::parse(object, "metadata", &mut violations), None);
+        violations.finish(()).unwrap_err().message
+    }
+
+    #[test]
+    fn limits_are_named_with_the_path() {
+        assert_eq!(
+            refused(json!({"a": [1, 18446744073709551615u64]})),
+            "`metadata.a[1]` is 18446744073709551615; integers must lie within -9223372036854775808 to 9223372036854775807"
+        );
+        assert_eq!(refused(json!({"a": {"b": "x\0"}})), "`metadata.a.b` contains the character U+0000, which cannot be stored");
+        assert!(refused(json!({"a": "x".repeat(Metadata::MAX_BYTES)})).contains("the maximum is 1048576"));
+        let mut deep = json!(1);
+        for _ in 0..65 {
+            deep = json!({"a": deep});
+        }
+        assert_eq!(refused(deep), "`metadata` is nested more than 64 levels deep");
+    }
+
+    #[test]
+    fn sixty_four_levels_are_accepted() {
+        let mut deep = json!(1);
+        for _ in 0..64 {
+            deep = json!({"a": deep});
+        }
+        assert!(Metadata::parse(deep.as_object().unwrap().clone(), "metadata", &mut Violations::default()).is_some());
+    }
+
+    /// RFC 7396, Appendix A, the cases whose target and result are objects.
+    #[test]
+    fn merge_patch_follows_the_rfc() {
+        for (target, patch, result) in [
+            (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
+            (json!({"a":"b"}), json!({"a":null}), json!({})),
+            (json!({"a":"b","b":"c"}), json!({"a":null}), json!({"b":"c"})),
+            (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
+            (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
+            (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
+            (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
+            (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
+            (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
+        ] {
+            let target = Metadata::from_stored(target.as_object().unwrap().clone());
+            let merged = target.patched(patch.as_object().unwrap()).unwrap();
+            assert_eq!(Value::Object(merged.into_object()), result, "{patch}");
+        }
+    }
+
+    #[test]
+    fn folding_reaches_nested_strings_but_no_key() {
+        let metadata = Metadata::from_stored(json!({"Key": ["ÄB", {"X": "ΣΑΣ"}], "n": 1}).as_object().unwrap().clone());
+        assert_eq!(metadata.to_folded_json(), r#"{"Key":["äb",{"X":"σας"}],"n":1}"#);
+    }
+}

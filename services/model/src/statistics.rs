@@ -1,0 +1,169 @@
+use serde::{Deserialize, Serialize};
+
+use crate::SourceCounts;
+
+/// The counts of an owner's entries and the state of every feature.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Statistics {
+    /// Entries.
+    pub total_entries: i64,
+    /// Entries by source.
+    pub by_source: SourceCounts,
+    /// Entries by content type.
+    pub by_content_type: ContentTypeCounts,
+    /// Images.
+    pub total_images: i64,
+    /// Different tags in use.
+    pub unique_tags: i64,
+    /// Size of the database in megabytes (1024 × 1024 bytes).
+    pub database_size_mb: f64,
+    /// How the service uses its database connections; null with authentication on.
+    #[schema(required)]
+    pub connection_metrics: Option<ConnectionMetrics>,
+    /// Semantic search.
+    pub semantic_search: SemanticSearchStatus,
+    /// Full-text search.
+    pub fts: FtsStatus,
+    /// Chunking of long texts for embeddings.
+    pub chunking: ChunkingStatus,
+    /// Reranking of ranked results.
+    pub reranking: RerankingStatus,
+    /// Generated summaries.
+    pub summary_generation: SummaryStatus,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
+/// Entries by content type.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ContentTypeCounts {
+    /// Entries without images.
+    pub text: i64,
+    /// Entries with images.
+    pub multimodal: i64,
+}
+
+/// How the service uses its database connections.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ConnectionMetrics {
+    /// The database: `sqlite` or `postgresql`.
+    pub backend: String,
+    /// Connections that read.
+    pub reader_connections: i64,
+    /// Connections that write.
+    pub writer_connections: i64,
+    /// Writes waiting now.
+    pub queued_writes: i64,
+    /// Writes that may wait before new ones are refused.
+    pub write_queue_limit: i64,
+    /// Transactions committed since the start.
+    pub commits: i64,
+    /// Writes committed since the start; several share a transaction.
+    pub writes: i64,
+}
+
+/// The state of semantic search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SemanticSearchStatus {
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// Whether it works now.
+    pub available: bool,
+    /// Why not, when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The embedding model.
+    #[schema(required)]
+    pub model: Option<String>,
+    /// The length of its vectors.
+    #[schema(required)]
+    pub dimensions: Option<i64>,
+    /// Entries with an embedding.
+    pub embedding_count: i64,
+    /// Share of entries with an embedding, 0 to 100.
+    pub coverage_percentage: f64,
+}
+
+/// The state of full-text search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct FtsStatus {
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// Whether it works now.
+    pub available: bool,
+    /// Why not, when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The language of stemming; `unstemmed` when the configured one has no stemmer.
+    pub language: String,
+    /// The database: `sqlite` or `postgresql`.
+    pub backend: String,
+    /// The engine: `fts5` or `tsvector`.
+    pub engine: String,
+    /// Entries in the index.
+    pub indexed_entries: i64,
+    /// Share of entries in the index, 0 to 100.
+    pub coverage_percentage: f64,
+}
+
+/// How long texts are cut for embeddings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct ChunkingStatus {
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// Whether it works now.
+    pub available: bool,
+    /// Why not, when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Size of a chunk.
+    #[schema(required)]
+    pub chunk_size: Option<i64>,
+    /// Overlap of neighbouring chunks.
+    #[schema(required)]
+    pub chunk_overlap: Option<i64>,
+    /// How the scores of an entry's chunks become one: `max`.
+    pub aggregation: String,
+}
+
+/// The state of reranking.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct RerankingStatus {
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// Whether it works now.
+    pub available: bool,
+    /// Why not, when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who does it.
+    #[schema(required)]
+    pub provider: Option<String>,
+    /// With which model.
+    #[schema(required)]
+    pub model: Option<String>,
+}
+
+/// The state of summary generation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct SummaryStatus {
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// Whether it works now.
+    pub available: bool,
+    /// Why not, when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Who does it.
+    #[schema(required)]
+    pub provider: Option<String>,
+    /// With which model.
+    #[schema(required)]
+    pub model: Option<String>,
+    /// Entries with a summary.
+    pub summary_count: i64,
+    /// Share of entries with a summary, 0 to 100.
+    pub coverage_percentage: f64,
+    /// Characters below which a text gets no summary.
+    pub min_content_length: i64,
+}

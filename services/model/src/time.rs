@@ -1,0 +1,156 @@
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use time::format_description::well_known::Rfc3339;
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime, Time, UtcOffset};
+
+/// A moment in UTC with microseconds, counted from 1970-01-01T00:00:00Z.
+///
+/// Shown as RFC 3339 with `Z` and six digits of fraction: `2025-11-29T10:00:00.000000Z`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+/// 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999999Z, the years RFC 3339 can write.
+const RANGE: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
+
+impl Timestamp {
+    /// Microseconds since the epoch.
+    #[must_use]
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Reads the four documented forms: date, naive date-time (taken as UTC), date-time with `Z`, date-time with an
+    /// offset. A date alone is its first moment, or its last one when `end_of_day`.
+    ///
+    /// # Errors
+    /// A sentence without the field's name when the text is none of the four.
+    pub fn parse(text: &str, end_of_day: bool) -> Result<Self, &'static str> {
+        const FORMS: &str =
+            "must be an ISO 8601 date or date-time: 2025-11-29, 2025-11-29T10:00:00, 2025-11-29T10:00:00Z or 2025-11-29T10:00:00+02:00";
+        let text = text.trim();
+        if !text.is_ascii() || text.len() > 40 {
+            return Err(FORMS);
+        }
+        if text.len() == 10 {
+            let date = parse_date(text).ok_or(FORMS)?;
+            let time = if end_of_day { Time::from_hms_micro(23, 59, 59, 999_999).map_err(|_| FORMS)? } else { Time::MIDNIGHT };
+            return Self::from_utc(PrimitiveDateTime::new(date, time).assume_utc()).ok_or(FORMS);
+        }
+        // RFC 3339 needs an offset; a space instead of `T` is common in scripts.
+        let mut owned = text.replacen(' ', "T", 1);
+        let has_offset = owned.ends_with(['Z', 'z']) || owned.get(10..).is_some_and(|rest| rest.contains(['+', '-']));
+        if !has_offset {
+            owned.push('Z');
+        }
+        // Minutes without seconds, and offsets without a colon, are ISO 8601 too.
+        let moment = OffsetDateTime::parse(&owned, &Rfc3339)
+            .or_else(|_| OffsetDateTime::parse(&owned, &time::format_description::well_known::Iso8601::PARSING))
+            .map_err(|_| FORMS)?;
+        Self::from_utc(moment.to_offset(UtcOffset::UTC)).ok_or(FORMS)
+    }
+
+    fn from_utc(moment: OffsetDateTime) -> Option<Self> {
+        let micros = i64::try_from(moment.unix_timestamp_nanos().div_euclid(1000)).ok()?;
+        RANGE.contains(&micros).then_some(Self(micros))
+    }
+}
+
+fn parse_date(text: &str) -> Option<Date> {
+    let bytes = text.as_bytes();
+    if bytes[4] != b'-' || bytes[7] != b'-' {
+        return None;
+    }
+    let number = |range: std::ops::Range<usize>| {
+        let digits = &text[range];
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u16>().ok()).flatten()
+    };
+    let month = Month::try_from(u8::try_from(number(5..7)?).ok()?).ok()?;
+    Date::from_calendar_date(i32::from(number(0..4)?), month, u8::try_from(number(8..10)?).ok()?).ok()
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0.clamp(*RANGE.start(), *RANGE.end());
+        let moment = OffsetDateTime::from_unix_timestamp(micros.div_euclid(1_000_000)).map_err(|_| fmt::Error)?;
+        let (year, month, day) = moment.to_calendar_date();
+        let (hour, minute, second) = moment.to_hms();
+        let fraction = micros.rem_euclid(1_000_000);
+        write!(f, "{year:04}-{:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:06}Z", u8::from(month))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text, false).map_err(serde::de::Error::custom)
+    }
+}
+
+impl utoipa::PartialSchema for Timestamp {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        utoipa::openapi::ObjectBuilder::new()
+            .schema_type(utoipa::openapi::schema::Type::String)
+            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::DateTime)))
+            .description(Some("RFC 3339, UTC, microseconds"))
+            .examples([serde_json::json!("2025-11-29T10:00:00.000000Z")])
+            .into()
+    }
+}
+
+impl utoipa::ToSchema for Timestamp {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "Timestamp".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str, end: bool) -> String {
+        Timestamp::parse(text, end).map_or_else(|e| e[..8].to_owned(), |t| t.to_string())
+    }
+
+    #[test]
+    fn the_four_forms_and_their_neighbours() {
+        for (text, end, expected) in [
+            ("2025-11-29", false, "2025-11-29T00:00:00.000000Z"),
+            ("2025-11-29", true, "2025-11-29T23:59:59.999999Z"),
+            ("2025-11-29T10:00:00", true, "2025-11-29T10:00:00.000000Z"),
+            ("2025-11-29T10:00:00Z", false, "2025-11-29T10:00:00.000000Z"),
+            ("2025-11-29T10:00:00+02:00", false, "2025-11-29T08:00:00.000000Z"),
+            ("2025-11-29T10:00:00.1234567Z", false, "2025-11-29T10:00:00.123456Z"),
+            ("2025-11-29 10:00:00", false, "2025-11-29T10:00:00.000000Z"),
+            ("2025-02-30", false, "must be "),
+            ("2025-1-1", false, "must be "),
+            ("yesterday", false, "must be "),
+            ("", false, "must be "),
+            ("2025-11-29T25:00:00", false, "must be "),
+            ("0000-11-29", false, "must be "),
+            ("２０２５-11", false, "must be "),
+        ] {
+            assert_eq!(shown(text, end), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_moment_reads_back_as_it_was_shown() {
+        for micros in [0, -1, 1_700_000_000_123_456, *RANGE.start(), *RANGE.end()] {
+            let shown = Timestamp(micros).to_string();
+            assert_eq!(Timestamp::parse(&shown, false), Ok(Timestamp(micros)), "{shown}");
+        }
+    }
+}
