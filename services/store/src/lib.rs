@@ -1,1 +1,141 @@
-//! Skeleton.
+//! What a database must do for the context service: the [`Store`] trait, its errors, the in-memory oracle for filters
+//! and the conformance suite that every database runs.
+//!
+//! A store gets domain types that obey every rule already. It never sees a scope or a status code, and only touches
+//! the owner it is given. Every write is one transaction, durable when the call returns.
+
+pub mod conformance;
+pub mod oracle;
+
+mod error;
+mod read;
+mod write;
+
+pub use error::StoreError;
+pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
+pub use write::{DeleteCriteria, Idempotency, ItemOutcome, StoredBatch, WriteOptions, Written};
+
+use async_trait::async_trait;
+use context_model::{EntryUpdate, Filter, NewEntry};
+
+/// What a store call gives.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// The owner (tenant) of entries: `default` when authentication is off. Not empty, without U+0000.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct OwnerId(String);
+
+impl OwnerId {
+    /// The owner of everything stored without authentication.
+    pub const DEFAULT: &'static str = "default";
+
+    /// An owner by name.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for OwnerId {
+    fn default() -> Self {
+        Self::new(Self::DEFAULT)
+    }
+}
+
+/// A database of context entries.
+///
+/// Dropping a returned future does not undo or halve a write: once it was handed over it runs to its end. A write that
+/// still waits in a queue when its future is dropped may be skipped.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The database's name in statistics: `sqlite` or `postgresql`.
+    fn backend(&self) -> &'static str;
+
+    /// Whether the database answers reads now and has the schema of this binary.
+    ///
+    /// # Errors
+    /// What keeps it from answering.
+    async fn check(&self) -> Result<()>;
+
+    /// Stores entries in order. With `atomic` the first failure undoes all and is the error (wrapped in
+    /// [`StoreError::Item`]); without it each item stands alone.
+    ///
+    /// The retransmit rule of the contract is decided inside the transaction, for each item.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing is stored then.
+    async fn store_contexts(
+        &self,
+        owner: &OwnerId,
+        entries: Vec<NewEntry>,
+        atomic: bool,
+        options: WriteOptions,
+    ) -> Result<Written<StoredBatch>>;
+
+    /// Updates entries in order, with the same meaning of `atomic`. An unknown id is `CONTEXT_NOT_FOUND`, another
+    /// version than the expected one `VERSION_MISMATCH`.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing is changed then.
+    async fn update_contexts(
+        &self,
+        owner: &OwnerId,
+        updates: Vec<EntryUpdate>,
+        atomic: bool,
+        options: WriteOptions,
+    ) -> Result<Written<StoredBatch>>;
+
+    /// Deletes what the criteria select and gives the number of entries deleted.
+    ///
+    /// # Errors
+    /// [`StoreError`]; nothing is deleted then.
+    async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>>;
+
+    /// Entries by id, newest first (created_at, then id, descending); unknown ids are skipped.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage>;
+
+    /// Entries that satisfy the filter, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn search_contexts(&self, owner: &OwnerId, filter: Filter, page: Page, selection: RowSelection, read: Read)
+    -> Result<SearchPage>;
+
+    /// Entries that match the query and satisfy the filter, best first (score, then id, descending).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn fts_search(
+        &self,
+        owner: &OwnerId,
+        search: FtsSearch,
+        filter: Filter,
+        page: Page,
+        selection: RowSelection,
+        read: Read,
+    ) -> Result<FtsPage>;
+
+    /// Threads, latest activity first (last entry, then last id, descending).
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage>;
+
+    /// The owner's counts and the state of the database. Cheap whatever the size.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics>;
+
+    /// Finishes queued writes and closes the database. Later calls fail with [`StoreError::Closed`].
+    async fn close(&self);
+}

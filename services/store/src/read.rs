@@ -1,0 +1,143 @@
+use std::time::Duration;
+
+use context_model::{ConnectionMetrics, ContentType, ContentTypeCounts, ImageInput, JsonObject, Source, SourceCounts, Thread, Timestamp};
+use context_text::Parsed;
+
+/// What comes with every read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Read {
+    /// Wait until the owner's revision has reached this one.
+    pub min_revision: Option<i64>,
+    /// Wait at most this long for it.
+    pub wait: Duration,
+}
+
+/// A page of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    /// Rows at most.
+    pub limit: u32,
+    /// Rows to skip.
+    pub offset: u64,
+}
+
+/// How much of each row is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RowSelection {
+    /// Whether image data is read.
+    pub images: bool,
+    /// Whether the database's plan is asked for.
+    pub explain: bool,
+    /// The bytes of text and images the page may hold, at most; one single entry is never refused. Beyond it the read
+    /// is `RESULT_TOO_LARGE`.
+    pub max_bytes: u64,
+}
+
+/// An entry as stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEntry {
+    /// The entry's id.
+    pub id: i64,
+    /// The thread.
+    pub thread_id: String,
+    /// Who wrote it.
+    pub source: Source,
+    /// Whether it has images.
+    pub content_type: ContentType,
+    /// The text in full.
+    pub text: String,
+    /// The generated summary, or "".
+    pub summary: String,
+    /// Its metadata.
+    pub metadata: JsonObject,
+    /// Its tags, sorted.
+    pub tags: Vec<String>,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// When it was last updated.
+    pub updated_at: Timestamp,
+    /// Its version.
+    pub version: i64,
+    /// Its images in order, when they were selected.
+    pub images: Option<Vec<ImageInput>>,
+}
+
+/// Entries of one page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SearchPage {
+    /// The entries in order.
+    pub entries: Vec<StoredEntry>,
+    /// The owner's revision the page shows.
+    pub revision: i64,
+    /// The database's plan, a line each; empty unless asked for.
+    pub plan: Vec<String>,
+}
+
+/// A full-text search.
+#[derive(Debug, Clone)]
+pub struct FtsSearch {
+    /// The query, with its fallback when the strict one has no match under the filter.
+    pub query: Parsed,
+    /// Rank at most this many of the newest matches.
+    pub ranking_cap: u32,
+}
+
+/// Ranked entries of one page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FtsPage {
+    /// The entries with their scores, best first.
+    pub entries: Vec<ScoredEntry>,
+    /// Whether the fallback query was used.
+    pub used_fallback: bool,
+    /// The cap, when more entries matched than were ranked.
+    pub capped_at: Option<u32>,
+    /// The owner's revision the page shows.
+    pub revision: i64,
+    /// The database's plan, a line each; empty unless asked for.
+    pub plan: Vec<String>,
+}
+
+/// A ranked entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScoredEntry {
+    /// The entry.
+    pub entry: StoredEntry,
+    /// Its score; higher is better.
+    pub score: f64,
+}
+
+/// Threads of one page.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThreadsPage {
+    /// The threads in order.
+    pub threads: Vec<Thread>,
+    /// Threads in all.
+    pub total: i64,
+    /// The owner's revision the page shows.
+    pub revision: i64,
+}
+
+/// The owner's counts and the state of the database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoreStatistics {
+    /// Entries.
+    pub total_entries: i64,
+    /// Entries by source.
+    pub by_source: SourceCounts,
+    /// Entries by content type.
+    pub by_content_type: ContentTypeCounts,
+    /// Images.
+    pub total_images: i64,
+    /// Different tags in use.
+    pub unique_tags: i64,
+    /// Entries in the full-text index.
+    pub indexed_entries: i64,
+    /// Bytes of the database on disk.
+    pub database_bytes: u64,
+    /// How connections are used.
+    pub connections: ConnectionMetrics,
+    /// The full-text engine: `fts5` or `tsvector`.
+    pub fts_engine: &'static str,
+    /// The owner's revision the counts show.
+    pub revision: i64,
+}
