@@ -1,14 +1,41 @@
-//! Skeleton: the types the store is written against.
+//! How text becomes searchable: one analyzer, one query parser and one snippet maker, shared by
+//! every database.
+//!
+//! - [`Analyzer`] splits a text into folded, stemmed [`Token`]s. Documents and queries go through
+//!   the same analyzer, so they always agree.
+//! - [`parse`] turns what a user typed into a [`Query`] tree. User text never reaches a database's
+//!   own query language; each store compiles the tree instead.
+//! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
+//!
+//! This crate does no input or output and knows no database.
+//!
+//! ```
+//! use context_text::{Analyzer, Language, Mode, highlight, parse};
+//!
+//! let analyzer = Analyzer::new(Language::English);
+//! let parsed = parse(Mode::Match, "the running foxes", &analyzer)?.expect("has words");
+//! let snippet = highlight("A fox runs & hides.", &parsed.query, &analyzer, 300);
+//! assert_eq!(snippet, "A <mark>fox</mark> <mark>runs</mark> &amp; hides.");
+//! # Ok::<(), context_text::QueryError>(())
+//! ```
+#![forbid(unsafe_code)]
 
-/// A parsed query and what to use when nothing matches it strictly.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Parsed {
-    /// What must match.
-    pub query: Query,
-    /// What to try when nothing matches `query`.
-    pub fallback: Option<Query>,
-}
+mod analyzer;
+mod boolean;
+mod chars;
+mod fold;
+mod language;
+mod mark;
+mod pieces;
+mod plain;
+mod query;
+mod snippet;
+mod stem;
+mod stop_words;
+mod window;
 
-/// What to find.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Query {}
+pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
+pub use fold::fold;
+pub use language::Language;
+pub use query::{MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, QueryError, Term, parse};
+pub use snippet::highlight;

@@ -1,0 +1,122 @@
+//! The words of a query, with the bigrams of a run kept together.
+
+use crate::{Analyzer, Query, Term, Token, TokenKind};
+
+/// A word of the input, or a run without spaces.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Piece {
+    Word(Term),
+    /// The bigrams of a run, in order.
+    Run(Vec<Term>),
+    /// A run of a single character.
+    Single(Term),
+}
+
+impl Piece {
+    /// The query for this piece alone.
+    pub(crate) fn query(self) -> Query {
+        match self {
+            Piece::Word(term) => Query::Word(term),
+            // Longer runs are indexed as bigrams, so one character is found as their beginning.
+            Piece::Single(term) => Query::Prefix(term),
+            Piece::Run(terms) => in_order(terms),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Piece::Word(_) | Piece::Single(_) => 1,
+            Piece::Run(terms) => terms.len(),
+        }
+    }
+
+    /// Keeps the first `max` terms of a run.
+    pub(crate) fn truncate(&mut self, max: usize) {
+        if let Piece::Run(terms) = self {
+            terms.truncate(max.max(1));
+        }
+    }
+}
+
+fn in_order(mut terms: Vec<Term>) -> Query {
+    match terms.pop() {
+        Some(only) if terms.is_empty() => Query::Word(only),
+        Some(last) => {
+            terms.push(last);
+            Query::Phrase(terms)
+        }
+        None => Query::Phrase(terms),
+    }
+}
+
+/// Hands the pieces of `input` to `f` until it returns false. A run is cut after `max_run` bigrams.
+pub(crate) fn each_piece(
+    input: &str,
+    analyzer: &Analyzer,
+    max_run: usize,
+    f: &mut dyn FnMut(Piece) -> bool,
+) {
+    let mut run: Vec<Term> = Vec::new();
+    let mut run_end = 0;
+    let mut stopped = false;
+    analyzer.tokens(input, &mut |token| {
+        if token.kind == TokenKind::CjkBigram {
+            let same_run = token.start < run_end;
+            if !same_run && !run.is_empty() && !f(Piece::Run(std::mem::take(&mut run))) {
+                stopped = true;
+                return false;
+            }
+            run_end = token.end;
+            if run.len() < max_run {
+                run.push(term(&token));
+            }
+            return true;
+        }
+        if !run.is_empty() && !f(Piece::Run(std::mem::take(&mut run))) {
+            stopped = true;
+            return false;
+        }
+        let piece = match token.kind {
+            TokenKind::CjkUnigram => Piece::Single(term(&token)),
+            TokenKind::Word | TokenKind::CjkBigram => Piece::Word(term(&token)),
+        };
+        let go_on = f(piece);
+        stopped = !go_on;
+        go_on
+    });
+    if !stopped && !run.is_empty() {
+        f(Piece::Run(run));
+    }
+}
+
+fn term(token: &Token<'_>) -> Term {
+    Term {
+        word: token.word.to_owned(),
+        stem: token.stem.to_owned(),
+    }
+}
+
+/// The query for pieces that follow each other.
+///
+/// A single character of a dense script may be the beginning of a bigram in the text, which no
+/// phrase can express: it splits the sequence, and the parts must all occur.
+pub(crate) fn sequence(pieces: Vec<Piece>) -> Option<Query> {
+    let mut parts = Vec::new();
+    let mut terms = Vec::new();
+    for piece in pieces {
+        match piece {
+            Piece::Word(term) => terms.push(term),
+            Piece::Run(run) => terms.extend(run),
+            Piece::Single(term) => {
+                if !terms.is_empty() {
+                    parts.push(in_order(std::mem::take(&mut terms)));
+                }
+                parts.push(Query::Prefix(term));
+            }
+        }
+    }
+    if !terms.is_empty() {
+        parts.push(in_order(terms));
+    }
+    Query::all(parts)
+}

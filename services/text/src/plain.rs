@@ -1,0 +1,118 @@
+//! The modes without operators: any input is a list of words.
+
+use std::collections::HashSet;
+
+use crate::pieces::{Piece, each_piece, sequence};
+use crate::{Analyzer, MAX_TERMS, Parsed, Query, fold};
+
+/// Up to this many words must all occur.
+const STRICT_WORDS: usize = 3;
+
+/// The first distinct pieces of a query, up to [`MAX_TERMS`] terms.
+#[derive(Default)]
+struct Distinct {
+    pieces: Vec<Piece>,
+    seen: HashSet<Piece>,
+    terms: usize,
+}
+
+impl Distinct {
+    fn add(&mut self, mut piece: Piece) {
+        if self.is_full() {
+            return;
+        }
+        piece.truncate(MAX_TERMS - self.terms);
+        if self.seen.insert(by_stem(&piece)) {
+            self.terms += piece.len();
+            self.pieces.push(piece);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.terms >= MAX_TERMS
+    }
+}
+
+/// The piece as the index sees it: `run` and `running` are the same word.
+fn by_stem(piece: &Piece) -> Piece {
+    let mut same = piece.clone();
+    match &mut same {
+        Piece::Word(term) | Piece::Single(term) => term.word.clone_from(&term.stem),
+        Piece::Run(terms) => terms
+            .iter_mut()
+            .for_each(|term| term.word.clone_from(&term.stem)),
+    }
+    same
+}
+
+/// [`crate::Mode::Match`].
+pub(crate) fn matching(input: &str, analyzer: &Analyzer) -> Option<Parsed> {
+    let language = analyzer.language();
+    let mut content = Distinct::default();
+    let mut stop_words = Distinct::default();
+    each_piece(input, analyzer, MAX_TERMS, &mut |piece| {
+        let stop = matches!(&piece, Piece::Word(term) if language.is_stop_word(&fold(&term.word)));
+        if stop {
+            stop_words.add(piece);
+        } else {
+            content.add(piece);
+        }
+        !content.is_full()
+    });
+    let pieces = if content.pieces.is_empty() {
+        stop_words.pieces
+    } else {
+        content.pieces
+    };
+    let loose = Query::any(pieces.iter().cloned().flat_map(loosened).collect())?;
+    let strict = pieces.len() <= STRICT_WORDS;
+    let queries = pieces.into_iter().map(Piece::query).collect();
+    let query = if strict {
+        Query::all(queries)?
+    } else {
+        Query::any(queries)?
+    };
+    let fallback = (loose != query).then_some(loose);
+    Some(Parsed { query, fallback })
+}
+
+/// A run without spaces may hold several words: any of its bigrams is better than nothing.
+fn loosened(piece: Piece) -> Vec<Query> {
+    match piece {
+        Piece::Run(terms) => terms.into_iter().map(Query::Word).collect(),
+        other => vec![other.query()],
+    }
+}
+
+/// [`crate::Mode::Prefix`].
+pub(crate) fn prefixes(input: &str, analyzer: &Analyzer) -> Option<Query> {
+    let mut words: Vec<Query> = Vec::new();
+    let mut terms = 0;
+    each_piece(input, analyzer, MAX_TERMS, &mut |mut piece| {
+        piece.truncate(MAX_TERMS - terms);
+        let len = piece.len();
+        let query = match piece {
+            Piece::Word(term) => Query::Prefix(term),
+            other => other.query(),
+        };
+        if !words.contains(&query) {
+            words.push(query);
+            terms += len;
+        }
+        terms < MAX_TERMS
+    });
+    Query::all(words)
+}
+
+/// [`crate::Mode::Phrase`].
+pub(crate) fn phrase(input: &str, analyzer: &Analyzer) -> Option<Query> {
+    let mut pieces = Vec::new();
+    let mut terms = 0;
+    each_piece(input, analyzer, MAX_TERMS, &mut |mut piece| {
+        piece.truncate(MAX_TERMS - terms);
+        terms += piece.len();
+        pieces.push(piece);
+        terms < MAX_TERMS
+    });
+    sequence(pieces)
+}

@@ -1,0 +1,140 @@
+//! What a search looks for.
+
+use crate::{Analyzer, boolean, plain};
+
+/// A query names at most this many terms. `boolean` refuses more; the other modes use the first
+/// distinct ones.
+pub const MAX_TERMS: usize = 64;
+
+/// How deep parentheses of a boolean query may nest.
+pub const MAX_DEPTH: usize = 32;
+
+/// How the words of the input relate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Words, stemmed. Stop words are ignored while other words remain. Up to three words must all
+    /// occur, and when nothing has them all, any; of four or more, any.
+    Match,
+    /// Every word, as the beginning of a word.
+    Prefix,
+    /// The words next to each other, in that order.
+    Phrase,
+    /// `"…"` phrases, `AND`, `OR`, `NOT` in capitals, parentheses, a trailing `*` for prefixes;
+    /// adjacency means `AND`. `NOT` binds tightest, then `AND`, then `OR`.
+    Boolean,
+}
+
+/// One word, or one bigram of a run without spaces.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Term {
+    /// The word as [`crate::Token::word`]: folded, unstemmed. An engine that analyzes this again,
+    /// exactly once, arrives at `stem`.
+    pub word: String,
+    /// The word as [`crate::Token::stem`]: what an index of our tokens holds.
+    pub stem: String,
+}
+
+/// What to find.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Query {
+    /// A word with this stem.
+    Word(Term),
+    /// A word beginning with `term.word`. An index that holds only stems can look for `term.stem`
+    /// as the beginning of a stem.
+    Prefix(Term),
+    /// Words with these stems, each right after the previous one; two or more.
+    Phrase(Vec<Term>),
+    /// All of these; two or more.
+    And(Vec<Query>),
+    /// At least one of these; two or more.
+    Or(Vec<Query>),
+    /// The first, but not the second.
+    Not {
+        /// What must be found.
+        positive: Box<Query>,
+        /// What must not be found.
+        negative: Box<Query>,
+    },
+}
+
+/// A parsed query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parsed {
+    /// What to look for.
+    pub query: Query,
+    /// What to look for instead when `query` finds nothing. Only [`Mode::Match`] has one.
+    pub fallback: Option<Query>,
+}
+
+impl Parsed {
+    /// The query that asks for any of the words, for ranking by relevance: the fallback where
+    /// there is one.
+    pub fn loosest(&self) -> &Query {
+        self.fallback.as_ref().unwrap_or(&self.query)
+    }
+}
+
+/// Why a boolean query cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (at character {position})")]
+pub struct QueryError {
+    /// Where, in characters from the start of the input, the first being 0.
+    pub position: usize,
+    /// What is wrong and what is expected, as a sentence without a full stop.
+    pub message: String,
+}
+
+/// Reads what a user typed. `None` means that there is nothing to search for: no letter, no digit.
+///
+/// # Errors
+/// Only in [`Mode::Boolean`]: a quote or parenthesis that is not closed, an operator without
+/// operands, `NOT` without anything to exclude from, more than [`MAX_DEPTH`] levels or
+/// [`MAX_TERMS`] terms. The other modes take any input.
+pub fn parse(mode: Mode, input: &str, analyzer: &Analyzer) -> Result<Option<Parsed>, QueryError> {
+    let only = |query: Option<Query>| {
+        query.map(|query| Parsed {
+            query,
+            fallback: None,
+        })
+    };
+    match mode {
+        Mode::Match => Ok(plain::matching(input, analyzer)),
+        Mode::Prefix => Ok(only(plain::prefixes(input, analyzer))),
+        Mode::Phrase => Ok(only(plain::phrase(input, analyzer))),
+        Mode::Boolean => boolean::parse(input, analyzer).map(only),
+    }
+}
+
+impl Query {
+    /// All of the queries, nested conjunctions flattened; `None` when there are none.
+    pub(crate) fn all(queries: Vec<Query>) -> Option<Query> {
+        let mut flat = Vec::with_capacity(queries.len());
+        for query in queries {
+            match query {
+                Query::And(inner) => flat.extend(inner),
+                other => flat.push(other),
+            }
+        }
+        if flat.len() < 2 {
+            flat.pop()
+        } else {
+            Some(Query::And(flat))
+        }
+    }
+
+    /// Any of the queries, nested disjunctions flattened; `None` when there are none.
+    pub(crate) fn any(queries: Vec<Query>) -> Option<Query> {
+        let mut flat = Vec::with_capacity(queries.len());
+        for query in queries {
+            match query {
+                Query::Or(inner) => flat.extend(inner),
+                other => flat.push(other),
+            }
+        }
+        if flat.len() < 2 {
+            flat.pop()
+        } else {
+            Some(Query::Or(flat))
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Snippets: the part of a text that shows why it was found.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+
+use crate::mark::write_marked;
+use crate::window::{BestWindow, Hit, widen};
+use crate::{Analyzer, Query, Term, Token, fold};
+
+const ELLIPSIS: &str = "...";
+
+/// Cuts a window of at most `max_chars` visible characters (`...` at the cuts included, marks and
+/// entities not) around the best hits of `query` in `text`: the most distinct words, then the most
+/// hits, then the earliest place. Without hits it is the beginning of the text.
+///
+/// Hits stand in `<mark>…</mark>`; `<`, `>` and `&` of the text are escaped. A phrase is one mark.
+/// What the query excludes is never marked. Takes time linear in the text.
+pub fn highlight(text: &str, query: &Query, analyzer: &Analyzer, max_chars: usize) -> String {
+    let whole = text.chars().nth(max_chars).is_none();
+    let budget = if whole {
+        max_chars
+    } else {
+        max_chars.saturating_sub(2 * ELLIPSIS.len())
+    };
+    let mut finder = Finder::new(text, query, budget);
+    analyzer.tokens(text, &mut |token| {
+        finder.see(&token);
+        true
+    });
+    let hits = finder.window.finish();
+    let core = match (
+        hits.iter().map(|hit| hit.bytes.start).min(),
+        hits.iter().map(|hit| hit.bytes.end).max(),
+    ) {
+        (Some(start), Some(end)) => start..end,
+        _ => 0..0,
+    };
+    let window = if whole {
+        0..text.len()
+    } else {
+        trim(text, widen(text, core, budget))
+    };
+    let marks = merged(hits, &window);
+    let mut out = String::with_capacity(window.len() + 32);
+    let cut = |cut: bool, out: &mut String| {
+        if cut && max_chars > 2 * ELLIPSIS.len() {
+            out.push_str(ELLIPSIS);
+        }
+    };
+    cut(window.start > 0, &mut out);
+    write_marked(text, window.clone(), &marks, &mut out);
+    cut(window.end < text.len(), &mut out);
+    out
+}
+
+fn trim(text: &str, window: Range<usize>) -> Range<usize> {
+    let shown = &text[window.clone()];
+    let start = window.start + (shown.len() - shown.trim_start().len());
+    start..(start + shown.trim().len())
+}
+
+/// The marks of the hits inside the window, overlapping and touching ones joined.
+fn merged(hits: Vec<Hit>, window: &Range<usize>) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = hits
+        .into_iter()
+        .map(|hit| hit.bytes.start.max(window.start)..hit.bytes.end.min(window.end))
+        .filter(|range| range.start < range.end)
+        .collect();
+    ranges.sort_by_key(|range| (range.start, range.end));
+    let mut marks: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match marks.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => marks.push(range),
+        }
+    }
+    marks
+}
+
+/// Where a token stands.
+#[derive(Clone)]
+struct Place {
+    /// Its stem among those of the phrases; 0 for any other.
+    stem: usize,
+    bytes: Range<usize>,
+    chars: Range<usize>,
+}
+
+/// A phrase as numbers of stems.
+struct Phrase {
+    stems: Vec<usize>,
+    leaf: usize,
+}
+
+/// Follows the tokens of a text and finds the leaves of the query.
+struct Finder<'q> {
+    text: &'q str,
+    budget: usize,
+    words: HashMap<&'q str, usize>,
+    /// Folded beginnings, with the stem.
+    prefixes: Vec<(String, &'q str, usize)>,
+    phrases: Vec<Phrase>,
+    phrase_stems: HashMap<&'q str, usize>,
+    longest_phrase: usize,
+    recent: VecDeque<Place>,
+    /// A byte offset and how many characters precede it.
+    counted: (usize, usize),
+    window: BestWindow,
+}
+
+impl<'q> Finder<'q> {
+    fn new(text: &'q str, query: &'q Query, budget: usize) -> Self {
+        let mut finder = Self {
+            text,
+            budget,
+            words: HashMap::new(),
+            prefixes: Vec::new(),
+            phrases: Vec::new(),
+            phrase_stems: HashMap::new(),
+            longest_phrase: 0,
+            recent: VecDeque::new(),
+            counted: (0, 0),
+            window: BestWindow::new(budget, 0),
+        };
+        let mut leaves = 0;
+        finder.add(query, &mut leaves);
+        finder.window = BestWindow::new(budget, leaves);
+        finder
+    }
+
+    /// Collects the leaves that make a text match.
+    fn add(&mut self, query: &'q Query, leaves: &mut usize) {
+        let leaf = *leaves;
+        match query {
+            Query::Word(term) => {
+                self.words.entry(&term.stem).or_insert(leaf);
+                *leaves += 1;
+            }
+            Query::Prefix(term) => {
+                let prefix = fold(&term.word).into_owned();
+                self.prefixes.push((prefix, &term.stem, leaf));
+                *leaves += 1;
+            }
+            Query::Phrase(terms) => {
+                let stems = terms.iter().map(|term| self.number(term)).collect();
+                self.phrases.push(Phrase { stems, leaf });
+                self.longest_phrase = self.longest_phrase.max(terms.len());
+                *leaves += 1;
+            }
+            Query::And(queries) | Query::Or(queries) => {
+                for query in queries {
+                    self.add(query, leaves);
+                }
+            }
+            Query::Not { positive, .. } => self.add(positive, leaves),
+        }
+    }
+
+    fn number(&mut self, term: &'q Term) -> usize {
+        let next = self.phrase_stems.len() + 1;
+        *self.phrase_stems.entry(&term.stem).or_insert(next)
+    }
+
+    fn see(&mut self, token: &Token<'_>) {
+        let bytes = token.start..token.end;
+        if let Some(leaf) = self.words.get(token.stem).copied() {
+            let hit = self.hit(&bytes, leaf);
+            self.window.push(hit);
+        }
+        if !self.prefixes.is_empty() {
+            let word = fold(token.word);
+            let found = self
+                .prefixes
+                .iter()
+                .find(|(prefix, stem, _)| word.starts_with(prefix.as_str()) || *stem == token.stem);
+            if let Some((_, _, leaf)) = found {
+                let hit = self.hit(&bytes, *leaf);
+                self.window.push(hit);
+            }
+        }
+        if !self.phrases.is_empty() {
+            self.see_phrases(token.stem, bytes);
+        }
+    }
+
+    fn see_phrases(&mut self, stem: &str, bytes: Range<usize>) {
+        let Some(stem) = self.phrase_stems.get(stem).copied() else {
+            self.recent.clear();
+            return;
+        };
+        let chars = self.chars(&bytes);
+        if self.recent.len() == self.longest_phrase {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Place { stem, bytes, chars });
+        for phrase in &self.phrases {
+            let len = phrase.stems.len();
+            let Some(first) = self.recent.len().checked_sub(len) else {
+                continue;
+            };
+            let places = self.recent.range(first..);
+            if !places
+                .clone()
+                .map(|place| place.stem)
+                .eq(phrase.stems.iter().copied())
+            {
+                continue;
+            }
+            let (start, end) = (&self.recent[first], &self.recent[self.recent.len() - 1]);
+            let chars = start.chars.start..end.chars.end;
+            // Words of a phrase may have a page of punctuation between them.
+            if chars.len() > self.budget {
+                for place in places {
+                    self.window.push(Hit {
+                        bytes: place.bytes.clone(),
+                        chars: place.chars.clone(),
+                        leaf: phrase.leaf,
+                    });
+                }
+            } else {
+                self.window.push(Hit {
+                    bytes: start.bytes.start..end.bytes.end,
+                    chars,
+                    leaf: phrase.leaf,
+                });
+            }
+        }
+    }
+
+    fn hit(&mut self, bytes: &Range<usize>, leaf: usize) -> Hit {
+        Hit {
+            bytes: bytes.clone(),
+            chars: self.chars(bytes),
+            leaf,
+        }
+    }
+
+    /// The range in characters. Counts on from the start of the last range asked for, which the
+    /// start of the next one never precedes.
+    fn chars(&mut self, bytes: &Range<usize>) -> Range<usize> {
+        let (counted, chars) = self.counted;
+        let start = chars + self.text[counted..bytes.start].chars().count();
+        self.counted = (bytes.start, start);
+        start..start + self.text[bytes.clone()].chars().count()
+    }
+}

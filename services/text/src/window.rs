@@ -1,0 +1,206 @@
+//! Choosing which part of a text a snippet shows.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::chars::{Class, class};
+
+/// A place in the text where a leaf of the query was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Hit {
+    /// Bytes of the text.
+    pub(crate) bytes: Range<usize>,
+    /// The same range in characters of the text.
+    pub(crate) chars: Range<usize>,
+    /// Which leaf.
+    pub(crate) leaf: usize,
+}
+
+/// Slides over the hits of a text and remembers the best stretch: the most distinct leaves, then
+/// the most hits, then the earliest.
+pub(crate) struct BestWindow {
+    budget: usize,
+    inside: VecDeque<Hit>,
+    /// How many hits of each leaf are inside.
+    per_leaf: Vec<usize>,
+    distinct: usize,
+    best: Vec<Hit>,
+    best_score: (usize, usize),
+}
+
+impl BestWindow {
+    /// For snippets that show `budget` characters of the text.
+    pub(crate) fn new(budget: usize, leaves: usize) -> Self {
+        Self {
+            budget,
+            inside: VecDeque::new(),
+            per_leaf: vec![0; leaves],
+            distinct: 0,
+            best: Vec::new(),
+            best_score: (0, 0),
+        }
+    }
+
+    /// Takes the next hit; hits come in the order in which they end.
+    pub(crate) fn push(&mut self, hit: Hit) {
+        self.per_leaf[hit.leaf] += 1;
+        self.distinct += usize::from(self.per_leaf[hit.leaf] == 1);
+        let end = hit.chars.end;
+        // A phrase ends last and starts first: the order by start is kept by looking back over the
+        // few hits inside it.
+        let mut at = self.inside.len();
+        while at > 0 && self.inside[at - 1].chars.start > hit.chars.start {
+            at -= 1;
+        }
+        self.inside.insert(at, hit);
+        while let Some(first) = self.inside.front()
+            && end.saturating_sub(first.chars.start) > self.budget
+            && self.inside.len() > 1
+        {
+            self.per_leaf[first.leaf] -= 1;
+            self.distinct -= usize::from(self.per_leaf[first.leaf] == 0);
+            self.inside.pop_front();
+        }
+        let score = (self.distinct, self.inside.len());
+        if score > self.best_score {
+            self.best_score = score;
+            self.best.clear();
+            self.best.extend(self.inside.iter().cloned());
+        }
+    }
+
+    /// The hits of the best stretch.
+    pub(crate) fn finish(self) -> Vec<Hit> {
+        self.best
+    }
+}
+
+/// Widens `core` to at most `budget` characters, evenly to both sides, and cuts at words.
+///
+/// A core longer than the budget is cut at its end.
+pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usize> {
+    let core_chars = text[core.clone()].chars().count();
+    let slack = budget.saturating_sub(core_chars);
+    let before = count_back(text, core.start, slack);
+    let after = count_on(text, core.end, slack);
+    // What one side cannot use goes to the other.
+    let left = before.min((slack / 2).max(slack - after));
+    let right = after.min(slack - left);
+    let start = back(text, core.start, left);
+    let end = if core_chars > budget {
+        on(text, core.start, budget)
+    } else {
+        on(text, core.end, right)
+    };
+    cut_at_start(text, start, core.start)..cut_at_end(text, end, core.end.min(end))
+}
+
+/// How many characters precede `at`, counted up to `max`.
+fn count_back(text: &str, at: usize, max: usize) -> usize {
+    text[..at].chars().rev().take(max).count()
+}
+
+fn count_on(text: &str, at: usize, max: usize) -> usize {
+    text[at..].chars().take(max).count()
+}
+
+fn back(text: &str, at: usize, chars: usize) -> usize {
+    let skipped: usize = text[..at]
+        .chars()
+        .rev()
+        .take(chars)
+        .map(char::len_utf8)
+        .sum();
+    at - skipped
+}
+
+fn on(text: &str, at: usize, chars: usize) -> usize {
+    let skipped: usize = text[at..].chars().take(chars).map(char::len_utf8).sum();
+    at + skipped
+}
+
+/// Moves a cut towards `limit` until it stands at the start of a word.
+fn cut_at_start(text: &str, start: usize, limit: usize) -> usize {
+    if start == 0 || start >= limit {
+        return limit.min(start);
+    }
+    let between = &text[start..limit];
+    let space = |(offset, c): (usize, char)| {
+        let at = start + offset;
+        (!c.is_whitespace() && text[..at].ends_with(char::is_whitespace)).then_some(at)
+    };
+    between
+        .char_indices()
+        .find_map(space)
+        .or_else(|| {
+            between
+                .char_indices()
+                .map(|(offset, _)| start + offset)
+                .find(|at| is_word_boundary(text, *at))
+        })
+        .or_else(|| {
+            between
+                .char_indices()
+                .map(|(offset, _)| start + offset)
+                .find(|at| is_character_boundary(text, *at))
+        })
+        .unwrap_or(limit)
+}
+
+/// Moves a cut back towards `limit` until it stands at the end of a word.
+fn cut_at_end(text: &str, end: usize, limit: usize) -> usize {
+    if end == text.len() || end <= limit {
+        return limit.max(end);
+    }
+    let between = &text[limit..end];
+    let ends = || {
+        between
+            .char_indices()
+            .rev()
+            .map(|(offset, c)| (limit + offset + c.len_utf8(), c))
+    };
+    let space = |(at, c): (usize, char)| {
+        (!c.is_whitespace() && text[at..].starts_with(char::is_whitespace)).then_some(at)
+    };
+    ends()
+        .find_map(space)
+        .or_else(|| {
+            ends()
+                .map(|(at, _)| at)
+                .find(|at| is_word_boundary(text, *at))
+        })
+        .or_else(|| {
+            ends()
+                .map(|(at, _)| at)
+                .find(|at| is_character_boundary(text, *at))
+        })
+        .unwrap_or(limit)
+}
+
+fn around(text: &str, at: usize) -> Option<(char, char)> {
+    Some((text[..at].chars().next_back()?, text[at..].chars().next()?))
+}
+
+/// Whether a cut here separates words; scripts without spaces may be cut anywhere.
+fn is_word_boundary(text: &str, at: usize) -> bool {
+    let inside_word = matches!(
+        around(text, at).map(|(before, after)| (class(before), class(after))),
+        Some((Class::Word | Class::Extend, Class::Word))
+    );
+    !inside_word && is_character_boundary(text, at)
+}
+
+/// Whether a cut here leaves what a reader sees as one character whole: marks, joined emoji,
+/// skin tones, flags.
+pub(crate) fn is_character_boundary(text: &str, at: usize) -> bool {
+    let Some((before, after)) = around(text, at) else {
+        return true;
+    };
+    let is_flag = |c: char| matches!(c, '\u{1F1E6}'..='\u{1F1FF}');
+    let splits = class(after) == Class::Extend
+        || matches!(after, '\u{1F3FB}'..='\u{1F3FF}')
+        || before == '\u{200D}'
+        || (is_flag(before) && is_flag(after))
+        || (before == '\r' && after == '\n');
+    !splits
+}
