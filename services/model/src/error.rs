@@ -50,10 +50,19 @@ impl Error {
         Self::from_violations(violations.0)
     }
 
-    /// An `INVALID_ARGUMENT` about several fields; its message is their descriptions.
+    /// Bad fields one error names. gRPC carries an error in HTTP/2 trailers, which clients cap at 8 KiB (grpcio).
+    pub const MAX_VIOLATIONS: usize = 8;
+
+    /// An `INVALID_ARGUMENT` about several fields; its message is their descriptions. Beyond
+    /// [`MAX_VIOLATIONS`](Self::MAX_VIOLATIONS) the rest is counted, not named.
     #[must_use]
-    pub fn from_violations(violations: Vec<Violation>) -> Self {
-        let message = violations.iter().map(|v| v.description.as_str()).collect::<Vec<_>>().join("; ");
+    pub fn from_violations(mut violations: Vec<Violation>) -> Self {
+        let more = violations.len().saturating_sub(Self::MAX_VIOLATIONS);
+        violations.truncate(Self::MAX_VIOLATIONS);
+        let mut message = violations.iter().map(|v| v.description.as_str()).collect::<Vec<_>>().join("; ");
+        if more > 0 {
+            message.push_str(&format!("; and {more} more"));
+        }
         Self { violations, ..Self::new(Reason::InvalidArgument, message) }
     }
 
@@ -127,6 +136,15 @@ impl std::error::Error for Error {
     }
 }
 
+/// Values of the request are echoed in violations; a long one must not make the error itself too long to send.
+fn cut(mut text: String, max_chars: usize) -> String {
+    if let Some((end, _)) = text.char_indices().nth(max_chars) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 /// Collects the bad fields of one request, so that all are reported at once.
 #[derive(Debug, Default)]
 pub struct Violations(Vec<Violation>);
@@ -134,7 +152,7 @@ pub struct Violations(Vec<Violation>);
 impl Violations {
     /// Adds one; `description` is a sentence that names the field.
     pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
-        self.0.push(Violation { field: field.into(), description: description.into() });
+        self.0.push(Violation { field: cut(field.into(), 80), description: cut(description.into(), 320) });
     }
 
     /// Adds the violations of an error about a part of the request.

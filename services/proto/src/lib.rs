@@ -1,1 +1,22 @@
-//! Skeleton.
+//! The wire contract `context.v1`: generated messages, client and server, and their conversions to and from the types
+//! of `context-model`.
+//!
+//! Requests become model types by `TryFrom` (a metadata value can be malformed), replies by `From`; the gateway goes
+//! the other way. Conversions name every field, so that a field added on one side does not compile until it is
+//! handled.
+
+#[allow(clippy::all, reason = "generated")]
+/// Generated from `proto/context/v1`.
+pub mod v1 {
+    tonic::include_proto!("context.v1");
+}
+
+mod reply;
+mod request;
+mod status;
+mod value;
+
+pub use status::{error_from_status, status_from_error};
+
+/// The serialized `FileDescriptorSet` of the contract, for server reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -38,9 +38,7 @@ fn by_stem(piece: &Piece) -> Piece {
     let mut same = piece.clone();
     match &mut same {
         Piece::Word(term) | Piece::Single(term) => term.word.clone_from(&term.stem),
-        Piece::Run(terms) => terms
-            .iter_mut()
-            .for_each(|term| term.word.clone_from(&term.stem)),
+        Piece::Run(terms) => terms.iter_mut().for_each(|term| term.word.clone_from(&term.stem)),
     }
     same
 }
@@ -59,19 +57,11 @@ pub(crate) fn matching(input: &str, analyzer: &Analyzer) -> Option<Parsed> {
         }
         !content.is_full()
     });
-    let pieces = if content.pieces.is_empty() {
-        stop_words.pieces
-    } else {
-        content.pieces
-    };
+    let pieces = if content.pieces.is_empty() { stop_words.pieces } else { content.pieces };
     let loose = Query::any(pieces.iter().cloned().flat_map(loosened).collect())?;
     let strict = pieces.len() <= STRICT_WORDS;
     let queries = pieces.into_iter().map(Piece::query).collect();
-    let query = if strict {
-        Query::all(queries)?
-    } else {
-        Query::any(queries)?
-    };
+    let query = if strict { Query::all(queries)? } else { Query::any(queries)? };
     let fallback = (loose != query).then_some(loose);
     Some(Parsed { query, fallback })
 }

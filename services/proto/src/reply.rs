@@ -1,0 +1,430 @@
+//! Replies, both ways: from the service's types, and back in a client such as the gateway.
+
+use context_model::{
+    BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType, ContentTypeCounts, DeleteContextBatchReply,
+    DeleteContextReply, Entry, Error, FtsScores, FtsSearchContextReply, FtsStatus, GetContextByIdsReply, HybridScores,
+    HybridSearchContextReply, ListThreadsReply, QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply, SearchHit,
+    SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source, SourceCounts, Statistics, StoreContextReply, SummaryStatus,
+    Thread, Timestamp, UpdateContextReply, Violations,
+};
+
+use crate::request::{images_from_pb, images_to_pb};
+use crate::v1 as pb;
+use crate::value::{object_from_pb, object_to_pb};
+
+/// Two structs with equal field names, converted field by field in both directions.
+macro_rules! same_fields {
+    ($($model:ident = $pb:ident { $($field:ident),* $(,)? })*) => {$(
+        impl From<$model> for pb::$pb {
+            fn from(value: $model) -> Self {
+                let $model { $($field),* } = value;
+                Self { $($field),* }
+            }
+        }
+
+        impl From<pb::$pb> for $model {
+            fn from(value: pb::$pb) -> Self {
+                let pb::$pb { $($field),* } = value;
+                Self { $($field),* }
+            }
+        }
+    )*};
+}
+
+same_fields! {
+    StoreContextReply = StoreContextResponse { success, context_id, thread_id, message, version, revision, duplicate }
+    UpdateContextReply = UpdateContextResponse { success, context_id, updated_fields, message, version, revision }
+    DeleteContextReply = DeleteContextResponse { success, deleted_count, message, revision }
+    DeleteContextBatchReply = DeleteContextBatchResponse { success, deleted_count, criteria_used, message, revision }
+    SourceCounts = SourceCounts { user, agent }
+    ContentTypeCounts = ContentTypeCounts { text, multimodal }
+    FtsScores = FtsScores { fts_score, fts_rank, rerank_score }
+    SemanticScores = SemanticScores { semantic_distance, semantic_rank, rerank_score }
+    HybridScores = HybridScores { rrf, fts_rank, semantic_rank, fts_score, semantic_distance, rerank_score }
+    QueryStats = QueryStats { execution_time_ms, filters_applied, rows_returned, backend, query_plan, ranking_cap }
+    ConnectionMetrics = ConnectionMetrics {
+        backend, reader_connections, writer_connections, queued_writes, write_queue_limit, commits, writes,
+    }
+    SemanticSearchStatus = SemanticSearchStatus { enabled, available, reason, model, dimensions, embedding_count, coverage_percentage }
+    FtsStatus = FtsStatus { enabled, available, reason, language, backend, engine, indexed_entries, coverage_percentage }
+    ChunkingStatus = ChunkingStatus { enabled, available, reason, chunk_size, chunk_overlap, aggregation }
+    RerankingStatus = RerankingStatus { enabled, available, reason, provider, model }
+    SummaryStatus = SummaryStatus {
+        enabled, available, reason, provider, model, summary_count, coverage_percentage, min_content_length,
+    }
+}
+
+fn missing(what: &str) -> Error {
+    Error::new(Reason::Internal, format!("the service's reply has no valid {what}"))
+}
+
+fn timestamp_to_pb(timestamp: Timestamp) -> prost_types::Timestamp {
+    let micros = timestamp.micros();
+    prost_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos: (micros.rem_euclid(1_000_000) * 1000) as i32 }
+}
+
+fn timestamp_from_pb(timestamp: Option<prost_types::Timestamp>) -> Result<Timestamp> {
+    let prost_types::Timestamp { seconds, nanos } = timestamp.ok_or_else(|| missing("timestamp"))?;
+    let micros = seconds.checked_mul(1_000_000).and_then(|m| m.checked_add(i64::from(nanos) / 1000));
+    micros.map(Timestamp).ok_or_else(|| missing("timestamp"))
+}
+
+fn source_from_pb(source: &str) -> Result<Source> {
+    Source::parse(source, "source", &mut Violations::default()).ok_or_else(|| missing("source"))
+}
+
+fn content_type_from_pb(content_type: &str) -> Result<ContentType> {
+    ContentType::parse(content_type, "content_type", &mut Violations::default()).ok_or_else(|| missing("content_type"))
+}
+
+fn all<A, B: From<A>>(values: Vec<A>) -> Vec<B> {
+    values.into_iter().map(Into::into).collect()
+}
+
+fn try_all<A, B: TryFrom<A, Error = Error>>(values: Vec<A>) -> Result<Vec<B>> {
+    values.into_iter().map(TryInto::try_into).collect()
+}
+
+impl From<Entry> for pb::Context {
+    fn from(entry: Entry) -> Self {
+        let Entry { id, thread_id, source, content_type, text_content, summary, metadata, tags, created_at, updated_at, version, images } =
+            entry;
+        Self {
+            id,
+            thread_id,
+            source: source.as_str().to_owned(),
+            content_type: content_type.as_str().to_owned(),
+            text_content,
+            summary,
+            metadata: Some(object_to_pb(metadata)),
+            tags,
+            created_at: Some(timestamp_to_pb(created_at)),
+            updated_at: Some(timestamp_to_pb(updated_at)),
+            version,
+            images: images.map(images_to_pb),
+        }
+    }
+}
+
+impl TryFrom<pb::Context> for Entry {
+    type Error = Error;
+
+    fn try_from(context: pb::Context) -> Result<Self> {
+        let pb::Context {
+            id,
+            thread_id,
+            source,
+            content_type,
+            text_content,
+            summary,
+            metadata,
+            tags,
+            created_at,
+            updated_at,
+            version,
+            images,
+        } = context;
+        Ok(Self {
+            id,
+            thread_id,
+            source: source_from_pb(&source)?,
+            content_type: content_type_from_pb(&content_type)?,
+            text_content,
+            summary,
+            metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            tags,
+            created_at: timestamp_from_pb(created_at)?,
+            updated_at: timestamp_from_pb(updated_at)?,
+            version,
+            images: images.map(images_from_pb).transpose()?,
+        })
+    }
+}
+
+impl From<SearchHit> for pb::ContextHit {
+    fn from(hit: SearchHit) -> Self {
+        let SearchHit {
+            id,
+            thread_id,
+            source,
+            content_type,
+            text_content,
+            summary,
+            is_text_content_truncated,
+            metadata,
+            tags,
+            created_at,
+            updated_at,
+            version,
+            images,
+            scores,
+            highlighted,
+        } = hit;
+        Self {
+            id,
+            thread_id,
+            source: source.as_str().to_owned(),
+            content_type: content_type.as_str().to_owned(),
+            text_content,
+            summary,
+            is_text_content_truncated,
+            metadata: Some(object_to_pb(metadata)),
+            tags,
+            created_at: Some(timestamp_to_pb(created_at)),
+            updated_at: Some(timestamp_to_pb(updated_at)),
+            version,
+            images: images.map(images_to_pb),
+            scores: scores.map(|scores| match scores {
+                Scores::Fts(scores) => pb::context_hit::Scores::FtsScores(scores.into()),
+                Scores::Semantic(scores) => pb::context_hit::Scores::SemanticScores(scores.into()),
+                Scores::Hybrid(scores) => pb::context_hit::Scores::HybridScores(scores.into()),
+            }),
+            highlighted,
+        }
+    }
+}
+
+impl TryFrom<pb::ContextHit> for SearchHit {
+    type Error = Error;
+
+    fn try_from(hit: pb::ContextHit) -> Result<Self> {
+        let pb::ContextHit {
+            id,
+            thread_id,
+            source,
+            content_type,
+            text_content,
+            summary,
+            is_text_content_truncated,
+            metadata,
+            tags,
+            created_at,
+            updated_at,
+            version,
+            images,
+            scores,
+            highlighted,
+        } = hit;
+        Ok(Self {
+            id,
+            thread_id,
+            source: source_from_pb(&source)?,
+            content_type: content_type_from_pb(&content_type)?,
+            text_content,
+            summary,
+            is_text_content_truncated,
+            metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            tags,
+            created_at: timestamp_from_pb(created_at)?,
+            updated_at: timestamp_from_pb(updated_at)?,
+            version,
+            images: images.map(images_from_pb).transpose()?,
+            scores: scores.map(|scores| match scores {
+                pb::context_hit::Scores::FtsScores(scores) => Scores::Fts(scores.into()),
+                pb::context_hit::Scores::SemanticScores(scores) => Scores::Semantic(scores.into()),
+                pb::context_hit::Scores::HybridScores(scores) => Scores::Hybrid(scores.into()),
+            }),
+            highlighted,
+        })
+    }
+}
+
+impl From<BatchResult> for pb::BatchResult {
+    fn from(result: BatchResult) -> Self {
+        let BatchResult { index, success, context_id, error, updated_fields } = result;
+        Self { index, success, context_id, error, updated_fields: updated_fields.map(|values| pb::StringList { values }) }
+    }
+}
+
+impl From<pb::BatchResult> for BatchResult {
+    fn from(result: pb::BatchResult) -> Self {
+        let pb::BatchResult { index, success, context_id, error, updated_fields } = result;
+        Self { index, success, context_id, error, updated_fields: updated_fields.map(|list| list.values) }
+    }
+}
+
+macro_rules! batch_reply {
+    ($($pb:ident)*) => {$(
+        impl From<BatchReply> for pb::$pb {
+            fn from(reply: BatchReply) -> Self {
+                let BatchReply { success, total, succeeded, failed, results, message, revision } = reply;
+                Self { success, total, succeeded, failed, results: all(results), message, revision }
+            }
+        }
+
+        impl From<pb::$pb> for BatchReply {
+            fn from(reply: pb::$pb) -> Self {
+                let pb::$pb { success, total, succeeded, failed, results, message, revision } = reply;
+                Self { success, total, succeeded, failed, results: all(results), message, revision }
+            }
+        }
+    )*};
+}
+
+batch_reply!(StoreContextBatchResponse UpdateContextBatchResponse);
+
+impl From<GetContextByIdsReply> for pb::GetContextByIdsResponse {
+    fn from(reply: GetContextByIdsReply) -> Self {
+        let GetContextByIdsReply { result, revision } = reply;
+        Self { contexts: all(result), revision }
+    }
+}
+
+impl TryFrom<pb::GetContextByIdsResponse> for GetContextByIdsReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::GetContextByIdsResponse) -> Result<Self> {
+        let pb::GetContextByIdsResponse { contexts, revision } = reply;
+        Ok(Self { result: try_all(contexts)?, revision })
+    }
+}
+
+/// A search reply: its own fields by name, then hits and statistics.
+macro_rules! search_reply {
+    ($($model:ident = $pb:ident { $($field:ident),* })*) => {$(
+        impl From<$model> for pb::$pb {
+            fn from(reply: $model) -> Self {
+                let $model { $($field,)* results, count, stats, revision } = reply;
+                Self { $($field,)* results: all(results), count, stats: stats.map(Into::into), revision }
+            }
+        }
+
+        impl TryFrom<pb::$pb> for $model {
+            type Error = Error;
+
+            fn try_from(reply: pb::$pb) -> Result<Self> {
+                let pb::$pb { $($field,)* results, count, stats, revision } = reply;
+                Ok(Self { $($field,)* results: try_all(results)?, count, stats: stats.map(Into::into), revision })
+            }
+        }
+    )*};
+}
+
+search_reply! {
+    SearchContextReply = SearchContextResponse {}
+    FtsSearchContextReply = FtsSearchContextResponse { query, mode, language, fts_available, warnings }
+    SemanticSearchContextReply = SemanticSearchContextResponse { query, model }
+    HybridSearchContextReply = HybridSearchContextResponse { query, fusion_method, search_modes_used, fts_count, semantic_count, warnings }
+}
+
+impl From<Thread> for pb::Thread {
+    fn from(thread: Thread) -> Self {
+        let Thread { thread_id, entry_count, source_types, sources, multimodal_count, first_entry, last_entry, last_id } = thread;
+        Self {
+            thread_id,
+            entry_count,
+            source_types,
+            sources: Some(sources.into()),
+            multimodal_count,
+            first_entry: Some(timestamp_to_pb(first_entry)),
+            last_entry: Some(timestamp_to_pb(last_entry)),
+            last_id,
+        }
+    }
+}
+
+impl TryFrom<pb::Thread> for Thread {
+    type Error = Error;
+
+    fn try_from(thread: pb::Thread) -> Result<Self> {
+        let pb::Thread { thread_id, entry_count, source_types, sources, multimodal_count, first_entry, last_entry, last_id } = thread;
+        Ok(Self {
+            thread_id,
+            entry_count,
+            source_types,
+            sources: sources.unwrap_or_default().into(),
+            multimodal_count,
+            first_entry: timestamp_from_pb(first_entry)?,
+            last_entry: timestamp_from_pb(last_entry)?,
+            last_id,
+        })
+    }
+}
+
+impl From<ListThreadsReply> for pb::ListThreadsResponse {
+    fn from(reply: ListThreadsReply) -> Self {
+        let ListThreadsReply { threads, total_threads, revision } = reply;
+        Self { threads: all(threads), total_threads, revision }
+    }
+}
+
+impl TryFrom<pb::ListThreadsResponse> for ListThreadsReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::ListThreadsResponse) -> Result<Self> {
+        let pb::ListThreadsResponse { threads, total_threads, revision } = reply;
+        Ok(Self { threads: try_all(threads)?, total_threads, revision })
+    }
+}
+
+impl From<Statistics> for pb::GetStatisticsResponse {
+    fn from(statistics: Statistics) -> Self {
+        let Statistics {
+            total_entries,
+            by_source,
+            by_content_type,
+            total_images,
+            unique_tags,
+            database_size_mb,
+            connection_metrics,
+            semantic_search,
+            fts,
+            chunking,
+            reranking,
+            summary_generation,
+            revision,
+        } = statistics;
+        Self {
+            total_entries,
+            by_source: Some(by_source.into()),
+            by_content_type: Some(by_content_type.into()),
+            total_images,
+            unique_tags,
+            database_size_mb,
+            connection_metrics: connection_metrics.map(Into::into),
+            semantic_search: Some(semantic_search.into()),
+            fts: Some(fts.into()),
+            chunking: Some(chunking.into()),
+            reranking: Some(reranking.into()),
+            summary_generation: Some(summary_generation.into()),
+            revision,
+        }
+    }
+}
+
+impl TryFrom<pb::GetStatisticsResponse> for Statistics {
+    type Error = Error;
+
+    fn try_from(reply: pb::GetStatisticsResponse) -> Result<Self> {
+        let pb::GetStatisticsResponse {
+            total_entries,
+            by_source,
+            by_content_type,
+            total_images,
+            unique_tags,
+            database_size_mb,
+            connection_metrics,
+            semantic_search,
+            fts,
+            chunking,
+            reranking,
+            summary_generation,
+            revision,
+        } = reply;
+        Ok(Self {
+            total_entries,
+            by_source: by_source.unwrap_or_default().into(),
+            by_content_type: by_content_type.unwrap_or_default().into(),
+            total_images,
+            unique_tags,
+            database_size_mb,
+            connection_metrics: connection_metrics.map(Into::into),
+            semantic_search: semantic_search.ok_or_else(|| missing("semantic_search"))?.into(),
+            fts: fts.ok_or_else(|| missing("fts"))?.into(),
+            chunking: chunking.ok_or_else(|| missing("chunking"))?.into(),
+            reranking: reranking.ok_or_else(|| missing("reranking"))?.into(),
+            summary_generation: summary_generation.ok_or_else(|| missing("summary_generation"))?.into(),
+            revision,
+        })
+    }
+}

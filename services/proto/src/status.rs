@@ -1,0 +1,75 @@
+//! Errors as gRPC carries them: google.rpc.ErrorInfo (reason), BadRequest (violations) and RetryInfo.
+
+use std::collections::HashMap;
+
+use context_model::{Error, Reason, Violation};
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+const DOMAIN: &str = "context-service";
+
+/// The status of an error. Which code a reason has is the server's decision.
+#[must_use]
+pub fn status_from_error(error: &Error, code: Code) -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info(error.reason.as_str(), DOMAIN, HashMap::<String, String>::new());
+    for violation in &error.violations {
+        details.add_bad_request_violation(&violation.field, &violation.description);
+    }
+    if let Some(after) = error.retry_after {
+        details.set_retry_info(Some(after));
+    }
+    Status::with_error_details(code, &error.message, details)
+}
+
+/// The error behind a status. One that is not from the service itself (a broken connection, a passed deadline) gets
+/// the reason nearest to its code.
+#[must_use]
+pub fn error_from_status(status: &Status) -> Error {
+    let details = status.get_error_details();
+    let reason = details.error_info().filter(|info| info.domain == DOMAIN).and_then(|info| Reason::parse(&info.reason));
+    let reason = reason.unwrap_or_else(|| match status.code() {
+        Code::InvalidArgument | Code::OutOfRange => Reason::InvalidArgument,
+        Code::NotFound => Reason::NotFound,
+        Code::Unimplemented | Code::FailedPrecondition => Reason::FeatureUnavailable,
+        Code::Aborted | Code::AlreadyExists => Reason::VersionMismatch,
+        Code::Unauthenticated => Reason::Unauthenticated,
+        Code::PermissionDenied => Reason::ScopeMissing,
+        Code::ResourceExhausted => Reason::RequestTooLarge,
+        Code::DeadlineExceeded => Reason::DeadlineExceeded,
+        Code::Cancelled => Reason::Cancelled,
+        Code::Unavailable => Reason::StoreUnavailable,
+        Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => Reason::Internal,
+    });
+    let mut error = Error::new(reason, status.message());
+    if let Some(bad_request) = details.bad_request() {
+        error.violations =
+            bad_request.field_violations.iter().map(|v| Violation { field: v.field.clone(), description: v.description.clone() }).collect();
+    }
+    error.retry_after = details.retry_info().and_then(|info| info.retry_delay);
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_error_survives_the_wire() {
+        let mut error = Error::invalid("limit", "`limit` is 500; the allowed range is 1 to 100").with_retry_after(Duration::from_secs(2));
+        error.reason = Reason::RateLimited;
+        let back = error_from_status(&status_from_error(&error, Code::ResourceExhausted));
+        assert_eq!(
+            (back.reason, &back.message, &back.violations, back.retry_after),
+            (error.reason, &error.message, &error.violations, error.retry_after)
+        );
+    }
+
+    #[test]
+    fn the_largest_error_fits_into_trailers() {
+        let violations = (0..100).map(|i| Violation { field: format!("entries[{i}].text"), description: "x".repeat(320) }).collect();
+        let status = status_from_error(&Error::from_violations(violations), Code::InvalidArgument);
+        assert!(status.details().len() * 4 / 3 + status.message().len() < 8 * 1024);
+    }
+}
