@@ -1,0 +1,112 @@
+//! The tables as the newest migration leaves them (`migrations/sqlite`). The full-text tables, one for each owner,
+//! belong to `fts`.
+
+diesel::table! {
+    meta (key) {
+        key -> Text,
+        value -> Text,
+    }
+}
+
+diesel::table! {
+    owners (owner) {
+        owner -> BigInt,
+        owner_id -> Text,
+        revision -> BigInt,
+        next_id -> BigInt,
+        entry_count -> BigInt,
+        user_count -> BigInt,
+        agent_count -> BigInt,
+        multimodal_count -> BigInt,
+        image_count -> BigInt,
+        thread_count -> BigInt,
+        tag_count -> BigInt,
+    }
+}
+
+diesel::table! {
+    threads (owner, thread_id) {
+        owner -> BigInt,
+        thread_id -> Text,
+        entry_count -> BigInt,
+        user_count -> BigInt,
+        agent_count -> BigInt,
+        multimodal_count -> BigInt,
+        first_entry -> BigInt,
+        last_entry -> BigInt,
+        last_id -> BigInt,
+        last_source -> Text,
+        last_hash -> BigInt,
+    }
+}
+
+diesel::table! {
+    entries (row_id) {
+        row_id -> BigInt,
+        owner -> BigInt,
+        id -> BigInt,
+        thread_id -> Text,
+        source -> Text,
+        image_count -> BigInt,
+        version -> BigInt,
+        created_at -> BigInt,
+        updated_at -> BigInt,
+        tags -> Text,
+        summary -> Text,
+        metadata -> Text,
+        metadata_folded -> Text,
+        text -> Text,
+    }
+}
+
+diesel::table! {
+    entry_tags (owner, tag, row_id) {
+        owner -> BigInt,
+        tag -> Text,
+        row_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    tag_counts (owner, tag) {
+        owner -> BigInt,
+        tag -> Text,
+        entries -> BigInt,
+    }
+}
+
+diesel::table! {
+    images (owner, row_id, position) {
+        owner -> BigInt,
+        row_id -> BigInt,
+        position -> BigInt,
+        mime_type -> Text,
+        metadata -> Nullable<Text>,
+        data -> Binary,
+    }
+}
+
+diesel::table! {
+    changes (owner, revision) {
+        owner -> BigInt,
+        revision -> BigInt,
+        at -> BigInt,
+        operation -> Text,
+        entity -> Text,
+        entity_id -> Text,
+        thread_id -> Nullable<Text>,
+        version -> Nullable<BigInt>,
+        key_id -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    idempotency (owner, key) {
+        owner -> BigInt,
+        key -> Text,
+        request_hash -> Binary,
+        outcome -> Text,
+        revision -> BigInt,
+        at -> BigInt,
+    }
+}

@@ -1,0 +1,114 @@
+//! SQL put together at run time: text with `?` for every value, and the values.
+
+use diesel::QueryResult;
+use diesel::deserialize::QueryableByName;
+use diesel::prelude::*;
+use diesel::query_builder::BoxedSqlQuery;
+use diesel::sql_types::{BigInt, Binary, Double, Text};
+use diesel::sqlite::{Sqlite, SqliteConnection};
+
+/// A value that SQLite gets apart from the SQL.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Bind {
+    /// TEXT.
+    Text(String),
+    /// INTEGER.
+    Int(i64),
+    /// REAL; never NaN, which SQLite would store as NULL.
+    Float(f64),
+    /// BLOB.
+    #[allow(dead_code, reason = "for vectors")]
+    Blob(Vec<u8>),
+}
+
+/// SQL text and the values of its `?` placeholders, in order.
+///
+/// The text holds nothing a caller wrote: every value of a caller is a bind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Fragment {
+    /// The text.
+    pub sql: String,
+    /// The values.
+    pub binds: Vec<Bind>,
+}
+
+impl Fragment {
+    /// SQL without values yet.
+    pub fn new(sql: impl Into<String>) -> Self {
+        Self { sql: sql.into(), binds: Vec::new() }
+    }
+
+    /// Appends text.
+    pub fn push(&mut self, sql: &str) -> &mut Self {
+        self.sql.push_str(sql);
+        self
+    }
+
+    /// Appends `?` and its value.
+    pub fn bind(&mut self, value: Bind) -> &mut Self {
+        self.sql.push('?');
+        self.binds.push(value);
+        self
+    }
+
+    /// Appends another fragment.
+    pub fn append(&mut self, other: Self) -> &mut Self {
+        self.sql.push_str(&other.sql);
+        self.binds.extend(other.binds);
+        self
+    }
+
+    /// The plan SQLite makes for this query, a line each.
+    pub fn explain(&self, conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
+        #[derive(QueryableByName)]
+        struct Step {
+            #[diesel(sql_type = Text)]
+            detail: String,
+        }
+        let mut plan = Self::new("EXPLAIN QUERY PLAN ");
+        plan.append(self.clone());
+        Ok(query::<Step>(conn, &plan)?.into_iter().map(|step| step.detail).collect())
+    }
+}
+
+/// The rows of a query.
+pub(crate) fn query<Row>(conn: &mut SqliteConnection, fragment: &Fragment) -> QueryResult<Vec<Row>>
+where
+    Row: QueryableByName<Sqlite> + 'static,
+{
+    boxed(fragment).load(conn)
+}
+
+/// Runs a statement and gives the number of rows it changed.
+pub(crate) fn execute(conn: &mut SqliteConnection, fragment: &Fragment) -> QueryResult<usize> {
+    boxed(fragment).execute(conn)
+}
+
+fn boxed(fragment: &Fragment) -> BoxedSqlQuery<'_, Sqlite, diesel::query_builder::SqlQuery> {
+    fragment.binds.iter().fold(diesel::sql_query(&fragment.sql).into_boxed(), |query, bind| match bind {
+        Bind::Text(text) => query.bind::<Text, _>(text),
+        Bind::Int(int) => query.bind::<BigInt, _>(int),
+        Bind::Float(float) => query.bind::<Double, _>(float),
+        Bind::Blob(bytes) => query.bind::<Binary, _>(bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(QueryableByName)]
+    struct Row {
+        #[diesel(sql_type = Text)]
+        value: String,
+    }
+
+    #[test]
+    fn every_kind_of_value_reaches_its_placeholder() {
+        let mut conn = SqliteConnection::establish(":memory:").unwrap();
+        let mut fragment = Fragment::new("SELECT typeof(");
+        fragment.bind(Bind::Int(i64::MAX)).push(") || typeof(").bind(Bind::Float(0.5)).push(") || typeof(");
+        fragment.bind(Bind::Blob(vec![0])).push(") || ").bind(Bind::Text("?'\"".into())).push(" AS value");
+        assert_eq!(query::<Row>(&mut conn, &fragment).unwrap()[0].value, "integerrealblob?'\"");
+    }
+}
