@@ -152,7 +152,7 @@ pub struct Violations(Vec<Violation>);
 impl Violations {
     /// Adds one; `description` is a sentence that names the field.
     pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
-        self.0.push(Violation { field: cut(field.into(), 80), description: cut(description.into(), 320) });
+        self.0.push(Violation { field: cut(field.into(), 80), description: cut(description.into(), 240) });
     }
 
     /// Adds the violations of an error about a part of the request.

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_largest_error_fits_into_trailers() {
-        let violations = (0..100).map(|i| Violation { field: format!("entries[{i}].text"), description: "x".repeat(320) }).collect();
+        let violations = (0..100).map(|i| Violation { field: format!("entries[{i}].text"), description: "x".repeat(240) }).collect();
         let status = status_from_error(&Error::from_violations(violations), Code::InvalidArgument);
         assert!(status.details().len() * 4 / 3 + status.message().len() < 8 * 1024);
     }
