@@ -102,13 +102,13 @@ impl NewImage {
             violations.push(field, format!("`{field}` has {} images; the maximum is {}", given.len(), Limits::MAX_IMAGES));
             return Vec::new();
         }
-        let within = *total <= limits.max_total_image_bytes;
+        let some = !given.is_empty();
         let images = given
             .into_iter()
             .enumerate()
             .filter_map(|(i, image)| Self::parse(image, &format!("{field}[{i}]"), limits, total, violations))
             .collect();
-        if within && *total > limits.max_total_image_bytes {
+        if some && *total > limits.max_total_image_bytes {
             violations.push(
                 field,
                 format!(

@@ -26,6 +26,8 @@ pub struct Page {
 pub struct RowSelection {
     /// Whether image data is read.
     pub images: bool,
+    /// Characters of each text that are read, at most; `None`: all.
+    pub text_chars: Option<u32>,
     /// Whether the database's plan is asked for.
     pub explain: bool,
     /// The bytes of text and images the page may hold, at most; one single entry is never refused. Beyond it the read
@@ -44,7 +46,7 @@ pub struct StoredEntry {
     pub source: Source,
     /// Whether it has images.
     pub content_type: ContentType,
-    /// The text in full.
+    /// The text, as much of it as was selected.
     pub text: String,
     /// The generated summary, or "".
     pub summary: String,
