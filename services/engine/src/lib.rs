@@ -1,1 +1,98 @@
-//! Skeleton.
+//! The operations of the context service, the same for every transport and every database.
+//!
+//! A transport hands in a request of `context-model` and a [`Caller`]; the engine checks the caller's scope, checks
+//! the request against every rule at once, calls the [`Store`] and words the reply. It knows no status code and no
+//! connection.
+
+mod caller;
+mod canonical;
+mod clock;
+mod config;
+mod contexts;
+mod delete;
+mod hits;
+mod hybrid;
+mod search;
+mod statistics;
+mod threads;
+mod truncate;
+mod validate;
+
+pub use caller::{Caller, Scope, WriteContext};
+pub use clock::{Clock, SystemClock};
+pub use config::{EngineConfig, StartError, Switch};
+pub use truncate::truncate;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_model::{Error, Result};
+use context_store::{Idempotency, Read, Store, StoreError, WriteOptions};
+use context_text::{Analyzer, Language};
+
+/// How long a read waits for `min_revision`.
+const REVISION_WAIT: Duration = Duration::from_secs(5);
+
+/// The operations over one store.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    config: EngineConfig,
+    clock: Arc<dyn Clock>,
+    analyzer: Analyzer,
+}
+
+impl Engine {
+    /// The operations over this store.
+    ///
+    /// # Errors
+    /// A switch is `true` for a feature that nothing in this installation could provide.
+    pub fn new(store: Arc<dyn Store>, config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+        config.check()?;
+        let analyzer = Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
+        Ok(Self { store, config, clock, analyzer })
+    }
+
+    /// What the engine was configured with.
+    #[must_use]
+    pub const fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Whether the store answers now, with the schema of this binary.
+    ///
+    /// # Errors
+    /// What keeps it from answering.
+    pub async fn check(&self) -> Result<()> {
+        self.store.check().await.map_err(store_error)
+    }
+
+    /// Finishes queued writes and closes the store.
+    pub async fn close(&self) {
+        self.store.close().await;
+    }
+
+    fn read(min_revision: Option<i64>) -> Read {
+        Read { min_revision, wait: REVISION_WAIT }
+    }
+
+    fn write_options<T: serde::Serialize>(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        request: &T,
+        write: &WriteContext,
+    ) -> Result<WriteOptions> {
+        let idempotency = match &write.idempotency_key {
+            Some(key) => {
+                validate::idempotency_key(key)?;
+                Some(Idempotency { key: key.clone(), request_hash: canonical::hash(operation, request)? })
+            }
+            None => None,
+        };
+        Ok(WriteOptions { now: self.clock.now(), idempotency, key_id: caller.key_id.clone() })
+    }
+}
+
+fn store_error(error: StoreError) -> Error {
+    error.into_error("items")
+}

@@ -1,0 +1,110 @@
+use context_model::Limits;
+
+/// Whether a feature is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switch {
+    /// It must work: the service refuses to start when nothing could provide it.
+    True,
+    /// It is off.
+    False,
+    /// It is on when it can work.
+    #[default]
+    Auto,
+}
+
+/// What the operations are configured with; the names are those of the settings.
+#[derive(Debug, Clone)]
+pub struct EngineConfig {
+    /// Sizes accepted.
+    pub limits: Limits,
+    /// Characters of text in search results (`SEARCH_TRUNCATION_LENGTH`).
+    pub search_truncation_length: usize,
+    /// `ENABLE_FTS`.
+    pub fts: Switch,
+    /// `FTS_LANGUAGE`.
+    pub fts_language: String,
+    /// Newest matches a ranked full-text search ranks, at most (`FTS_RANKING_CAP`).
+    pub fts_ranking_cap: u32,
+    /// `ENABLE_SEMANTIC_SEARCH`.
+    pub semantic: Switch,
+    /// `ENABLE_HYBRID_SEARCH`.
+    pub hybrid: Switch,
+    /// `HYBRID_RRF_K`, 1 to 1000.
+    pub hybrid_rrf_k: u32,
+    /// `ENABLE_RERANKING`.
+    pub reranking: Switch,
+    /// `ENABLE_SUMMARY_GENERATION`.
+    pub summaries: Switch,
+    /// Characters below which a text gets no summary (`SUMMARY_MIN_CONTENT_LENGTH`).
+    pub summary_min_content_length: u32,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            search_truncation_length: 300,
+            fts: Switch::Auto,
+            fts_language: "english".to_owned(),
+            fts_ranking_cap: 5000,
+            semantic: Switch::Auto,
+            hybrid: Switch::Auto,
+            hybrid_rrf_k: 60,
+            reranking: Switch::Auto,
+            summaries: Switch::Auto,
+            summary_min_content_length: 500,
+        }
+    }
+}
+
+/// A switch demands what this installation cannot do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}=true, but {missing}; set it to auto or false")]
+pub struct StartError {
+    /// The setting.
+    pub setting: &'static str,
+    /// What is missing.
+    pub missing: &'static str,
+}
+
+pub(crate) const NO_EMBEDDINGS: &str = "this version has no embedding provider";
+
+impl EngineConfig {
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        let demand = |switch: Switch, setting, missing| match switch {
+            Switch::True => Err(StartError { setting, missing }),
+            Switch::False | Switch::Auto => Ok(()),
+        };
+        demand(self.semantic, "ENABLE_SEMANTIC_SEARCH", NO_EMBEDDINGS)?;
+        demand(self.reranking, "ENABLE_RERANKING", "this version has no reranker")?;
+        demand(self.summaries, "ENABLE_SUMMARY_GENERATION", "this version has no summary provider")?;
+        if self.fts == Switch::False {
+            demand(
+                self.hybrid,
+                "ENABLE_HYBRID_SEARCH",
+                "full-text search is off (ENABLE_FTS=false) and no embedding provider is configured",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Whether full-text search is on; it can always work.
+    #[must_use]
+    pub fn fts_on(&self) -> bool {
+        self.fts != Switch::False
+    }
+
+    /// Whether hybrid search is on: it needs at least one of the two searches.
+    #[must_use]
+    pub fn hybrid_on(&self) -> bool {
+        self.hybrid != Switch::False && self.fts_on()
+    }
+
+    /// Why semantic search does not work.
+    pub(crate) fn semantic_reason(&self) -> String {
+        match self.semantic {
+            Switch::False => "switched off by ENABLE_SEMANTIC_SEARCH=false".to_owned(),
+            Switch::True | Switch::Auto => format!("{NO_EMBEDDINGS} (ENABLE_SEMANTIC_SEARCH=auto)"),
+        }
+    }
+}

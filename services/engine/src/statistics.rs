@@ -1,0 +1,85 @@
+//! Counting entries and telling the state of every feature.
+
+use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, SemanticSearchStatus, Statistics, SummaryStatus, Violations};
+
+use crate::config::NO_EMBEDDINGS;
+use crate::{Caller, Engine, Scope, Switch, validate};
+
+impl Engine {
+    /// The owner's counts and the state of every feature. Cheap whatever the number of entries.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.
+    pub async fn get_statistics(&self, caller: &Caller, min_revision: Option<i64>) -> Result<Statistics> {
+        caller.require(Scope::Read)?;
+        let mut violations = Violations::default();
+        let min_revision = validate::min_revision(min_revision, &mut violations);
+        violations.finish(())?;
+        let counts = self.store.statistics(&caller.owner, Self::read(min_revision)).await.map_err(crate::store_error)?;
+        let config = &self.config;
+        // A feature that this version cannot provide is off unless it is switched off explicitly, which is said too.
+        let absent = |switch: Switch, setting: &str, why: &str| match switch {
+            Switch::False => format!("switched off by {setting}=false"),
+            Switch::True | Switch::Auto => why.to_owned(),
+        };
+        Ok(Statistics {
+            total_entries: counts.total_entries,
+            by_source: counts.by_source,
+            by_content_type: counts.by_content_type,
+            total_images: counts.total_images,
+            unique_tags: counts.unique_tags,
+            database_size_mb: (counts.database_bytes as f64 / (1024.0 * 1024.0) * 100.0).round() / 100.0,
+            connection_metrics: caller.operator.then_some(counts.connections),
+            semantic_search: SemanticSearchStatus {
+                enabled: false,
+                available: false,
+                reason: Some(config.semantic_reason()),
+                model: None,
+                dimensions: None,
+                embedding_count: 0,
+                coverage_percentage: 0.0,
+            },
+            fts: FtsStatus {
+                enabled: config.fts_on(),
+                available: config.fts_on(),
+                reason: (!config.fts_on()).then(|| "switched off by ENABLE_FTS=false".to_owned()),
+                language: self.analyzer.language().name().to_owned(),
+                backend: self.store.backend().to_owned(),
+                engine: counts.fts_engine.to_owned(),
+                indexed_entries: counts.indexed_entries,
+                coverage_percentage: percentage(counts.indexed_entries, counts.total_entries),
+            },
+            chunking: ChunkingStatus {
+                enabled: false,
+                available: false,
+                reason: Some(NO_EMBEDDINGS.to_owned()),
+                chunk_size: None,
+                chunk_overlap: None,
+                aggregation: "max".to_owned(),
+            },
+            reranking: RerankingStatus {
+                enabled: false,
+                available: false,
+                reason: Some(absent(config.reranking, "ENABLE_RERANKING", "this version has no reranker")),
+                provider: None,
+                model: None,
+            },
+            summary_generation: SummaryStatus {
+                enabled: false,
+                available: false,
+                reason: Some(absent(config.summaries, "ENABLE_SUMMARY_GENERATION", "this version has no summary provider")),
+                provider: None,
+                model: None,
+                summary_count: 0,
+                coverage_percentage: 0.0,
+                min_content_length: i64::from(config.summary_min_content_length),
+            },
+            revision: counts.revision,
+        })
+    }
+}
+
+/// 0 to 100, two decimals; nothing to cover is fully covered.
+fn percentage(part: i64, whole: i64) -> f64 {
+    if whole == 0 { 100.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
+}

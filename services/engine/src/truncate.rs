@@ -1,0 +1,27 @@
+/// The start of a text as search results show it, and whether it was cut: at `max_chars` characters, back to the last
+/// space when that space lies beyond 70 % of it, plus `...`.
+#[must_use]
+pub fn truncate(text: String, max_chars: usize) -> (String, bool) {
+    let Some((end, _)) = text.char_indices().nth(max_chars) else { return (text, false) };
+    let cut = &text[..end];
+    let cut = match cut.rfind(' ') {
+        Some(space) if cut[..space].chars().count() * 10 > max_chars * 7 => &cut[..space],
+        _ => cut,
+    };
+    (format!("{cut}..."), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_a_late_space_or_at_the_limit() {
+        let cut = |text: &str| truncate(text.to_owned(), 10);
+        assert_eq!(cut("0123456789"), ("0123456789".into(), false));
+        assert_eq!(cut("0123456789a"), ("0123456789...".into(), true));
+        assert_eq!(cut("01234567 9a"), ("01234567...".into(), true));
+        assert_eq!(cut("0123456 89a"), ("0123456 89...".into(), true));
+        assert_eq!(cut("ääääääää ää"), ("ääääääää...".into(), true));
+    }
+}
