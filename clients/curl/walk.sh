@@ -1,0 +1,225 @@
+#!/usr/bin/env bash
+# Walks every REST operation of a running context service with curl and checks
+# what comes back: statuses, headers and the parts of the bodies that matter.
+#
+#   clients/curl/walk.sh [http://127.0.0.1:7420]
+#
+# Needs curl and python3 (to read JSON). Leaves nothing behind but the thread
+# statistics; its entries are deleted at the end.
+
+set -uo pipefail
+
+BASE=${1:-http://127.0.0.1:7420}
+THREAD=curl-walk-$$
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+failures=0
+checks=0
+
+fail() {
+    failures=$((failures + 1))
+    echo "FAILED: $*" >&2
+    echo "  status $status, body: $(head -c 400 "$WORK/body")" >&2
+}
+
+# call METHOD PATH [curl argument...] : sets $status; body and headers to files.
+call() {
+    local method=$1 path=$2
+    shift 2
+    status=$(curl --silent --show-error --max-time 30 --request "$method" "$BASE$path" \
+        --output "$WORK/body" --dump-header "$WORK/headers" --write-out '%{http_code}' "$@")
+}
+
+# send METHOD PATH JSON [curl argument...] : the same with a JSON body.
+send() {
+    local method=$1 path=$2 body=$3
+    shift 3
+    call "$method" "$path" --header 'Content-Type: application/json' --data-binary "$body" "$@"
+}
+
+header() {
+    tr -d '\r' <"$WORK/headers" | awk -v name="$1:" 'tolower($1) == tolower(name) { $1 = ""; sub(/^ /, ""); print; exit }'
+}
+
+# json EXPRESSION : prints a Python expression over the body, called `body`.
+json() {
+    python3 -c '
+import json, sys
+body = json.load(open(sys.argv[1], encoding="utf-8"))
+value = eval(sys.argv[2])
+print(value if isinstance(value, str) else json.dumps(value))' "$WORK/body" "$1" 2>/dev/null || echo "not there"
+}
+
+# expect WHAT STATUS : the last call had this status.
+expect() {
+    checks=$((checks + 1))
+    [[ $status == "$2" ]] || fail "$1: expected status $2"
+}
+
+# same WHAT WANTED GOT
+same() {
+    checks=$((checks + 1))
+    [[ $2 == "$3" ]] || fail "$1: expected '$2', got '$3'"
+}
+
+# problem WHAT STATUS REASON : the last call failed as RFC 9457 describes.
+problem() {
+    expect "$1" "$2"
+    same "$1: content type" application/problem+json "$(header content-type | cut -d';' -f1)"
+    same "$1: status in the body" "$2" "$(json 'body["status"]')"
+    same "$1: reason" "$3" "$(json 'body["reason"]')"
+}
+
+# --- store: 201, Location, ETag ------------------------------------------------
+send POST /v1/contexts '{"thread_id": "'"$THREAD"'", "source": "user", "text": "We chose PostgreSQL for billing.",
+    "tags": ["Decision", "billing"], "metadata": {"status": "active", "priority": 9007199254740993}}'
+expect "store" 201
+id=$(json 'body["context_id"]')
+same "store: Location" "/v1/contexts/$id" "$(header location)"
+same "store: ETag" '"1"' "$(header etag)"
+same "store: success" true "$(json 'body["success"]')"
+
+# --- the same once more collapses; another text does not --------------------------
+send POST /v1/contexts '{"thread_id": "'"$THREAD"'", "source": "user", "text": "We chose PostgreSQL for billing."}'
+same "a retransmit gives the same id" "$id" "$(json 'body["context_id"]')"
+
+# --- bad input names the field ----------------------------------------------------
+send POST /v1/contexts '{"thread_id": " ", "source": "robot", "text": "x"}'
+problem "store with two bad fields" 400 INVALID_ARGUMENT
+same "every bad field is named" '["source", "thread_id"]' "$(json 'sorted(v["field"] for v in body["violations"])')"
+send POST /v1/contexts '{"thread_id": "t", "source": "user", "text": "x", "txet": 1}'
+problem "an unknown field" 400 INVALID_ARGUMENT
+send POST /v1/contexts '{"thread_id": "t", '
+problem "a body that is not JSON" 400 INVALID_ARGUMENT
+call POST /v1/contexts --header 'Content-Type: text/plain' --data-binary 'x'
+problem "a body of another type" 415 UNSUPPORTED_MEDIA_TYPE
+
+# --- Idempotency-Key --------------------------------------------------------------
+body='{"thread_id": "'"$THREAD"'", "source": "agent", "text": "Stored once."}'
+send POST /v1/contexts "$body" --header "Idempotency-Key: $THREAD"
+expect "store with an idempotency key" 201
+once=$(json 'body["context_id"]')
+send POST /v1/contexts '{"thread_id": "'"$THREAD"'", "source": "user", "text": "Something else came between."}'
+expect "store something else" 201
+send POST /v1/contexts "$body" --header "Idempotency-Key: $THREAD"
+expect "the same key and body again" 201
+same "the replay gives the first id" "$once" "$(json 'body["context_id"]')"
+send POST /v1/contexts "${body/once/twice}" --header "Idempotency-Key: $THREAD"
+problem "the same key with another body" 409 IDEMPOTENCY_KEY_REUSED
+
+# --- get: one, a list, an unknown one ------------------------------------------------
+call GET "/v1/contexts/$id"
+expect "get" 200
+same "get: ETag" '"1"' "$(header etag)"
+same "get: text" "We chose PostgreSQL for billing." "$(json 'body["text_content"]')"
+same "get: tags" '["billing", "decision"]' "$(json 'body["tags"]')"
+same "get: a large integer survives" 9007199254740993 "$(json 'body["metadata"]["priority"]')"
+call GET "/v1/contexts?ids=$id,$once,1999999999"
+expect "get of several" 200
+same "get of several: unknown ids are skipped" 2 "$(json 'len(body["result"])')"
+call GET /v1/contexts/1999999999
+problem "get of an unknown entry" 404 CONTEXT_NOT_FOUND
+call GET /v1/contexts/zero
+problem "get of something that is no id" 400 INVALID_ARGUMENT
+call GET "/v1/contexts/$id" --header 'If-None-Match: "1"'
+[[ $status == 200 || $status == 304 ]] || fail "get with If-None-Match: expected 200 or 304"
+
+# --- update: If-Match -------------------------------------------------------------
+send PATCH "/v1/contexts/$id" '{"metadata_patch": {"status": "done", "priority": null}}' --header 'If-Match: "1"'
+expect "update" 200
+same "update: ETag" '"2"' "$(header etag)"
+same "update: fields" '["metadata"]' "$(json 'body["updated_fields"]')"
+send PATCH "/v1/contexts/$id" '{"text": "too late"}' --header 'If-Match: "1"'
+problem "update of a version that is gone" 412 VERSION_MISMATCH
+send PATCH "/v1/contexts/$id" '{}'
+problem "update of nothing" 400 INVALID_ARGUMENT
+send PATCH /v1/contexts/1999999999 '{"text": "x"}'
+problem "update of an unknown entry" 404 CONTEXT_NOT_FOUND
+call GET "/v1/contexts/$id"
+same "update: the patch is there" '{"status": "done"}' "$(json 'body["metadata"]')"
+
+# --- batches -------------------------------------------------------------------------
+send POST /v1/contexts/batch '{"entries": [{"thread_id": "'"$THREAD"'", "source": "agent", "text": "first of two"},
+    {"thread_id": "'"$THREAD"'", "source": "agent", "text": "second of two", "images": [{"data": "iVBORw0KGgo="}]}]}'
+expect "store a batch" 201
+same "batch: all of it" 2 "$(json 'body["succeeded"]')"
+first=$(json 'body["results"][0]["context_id"]')
+second=$(json 'body["results"][1]["context_id"]')
+send POST /v1/contexts/batch '{"entries": [{"thread_id": "'"$THREAD"'", "source": "agent", "text": "good"},
+    {"thread_id": "'"$THREAD"'", "source": "nobody", "text": "bad"}]}'
+problem "an atomic batch with a bad item" 400 INVALID_ARGUMENT
+send PATCH /v1/contexts/batch '{"atomic": false, "updates": [{"context_id": '"$first"', "tags": ["batch"]}, {"context_id": 1999999999, "text": "x"}]}'
+expect "update a batch, each for itself" 200
+same "update batch: one of two" '[1, 1, false]' "$(json '[body["succeeded"], body["failed"], body["success"]]')"
+call GET "/v1/contexts/$second"
+same "an image makes it multimodal" multimodal "$(json 'body["content_type"]')"
+same "the image comes back" iVBORw0KGgo= "$(json 'body["images"][0]["data"]')"
+
+# --- search ---------------------------------------------------------------------------
+send POST /v1/contexts/search '{"thread_id": "'"$THREAD"'", "metadata_filters": [{"key": "status", "operator": "eq", "value": "DONE"}]}'
+expect "search" 200
+same "search: by metadata" "[$id]" "$(json '[hit["id"] for hit in body["results"]]')"
+send POST /v1/contexts/search '{"limit": 101}'
+problem "search with a limit out of range" 400 INVALID_ARGUMENT
+send POST /v1/contexts/search/fts '{"query": "chosen postgresql", "mode": "prefix", "thread_id": "'"$THREAD"'"}'
+expect "full text" 200
+send POST /v1/contexts/search/fts '{"query": "billing", "highlight": true, "thread_id": "'"$THREAD"'"}'
+same "full text: the hit" "[$id]" "$(json '[hit["id"] for hit in body["results"]]')"
+same "full text: highlighted" true "$(json '"<mark>billing</mark>" in body["results"][0]["highlighted"]')"
+send POST /v1/contexts/search/fts '{"query": "AND )", "mode": "boolean"}'
+problem "a boolean query that does not parse" 400 INVALID_ARGUMENT
+send POST /v1/contexts/search/hybrid '{"query": "billing", "thread_id": "'"$THREAD"'"}'
+expect "hybrid" 200
+same "hybrid: finds it" "[$id]" "$(json '[hit["id"] for hit in body["results"]]')"
+send POST /v1/contexts/search/semantic '{"query": "billing", "thread_id": "'"$THREAD"'"}'
+if [[ $status != 200 ]]; then
+    # Without an embedding model the route says so.
+    same "semantic without a model: reason" FEATURE_UNAVAILABLE "$(json 'body["reason"]')"
+fi
+
+# --- threads and statistics -----------------------------------------------------------
+call GET '/v1/threads?limit=1000'
+expect "threads" 200
+same "threads: ours is there" true "$(json "any(t['thread_id'] == '$THREAD' for t in body['threads'])")"
+call GET '/v1/threads?limit=0'
+problem "threads with a limit out of range" 400 INVALID_ARGUMENT
+call GET /v1/statistics
+expect "statistics" 200
+same "statistics: full text is available" true "$(json 'body["fts"]["available"]')"
+
+# --- delete ---------------------------------------------------------------------------
+call DELETE "/v1/contexts/$id"
+expect "delete" 200
+same "delete: one" 1 "$(json 'body["deleted_count"]')"
+call DELETE "/v1/contexts/$id"
+expect "delete again" 200
+same "delete again: none" 0 "$(json 'body["deleted_count"]')"
+send POST /v1/contexts/delete '{"context_ids": ['"$once"']}'
+expect "delete by id" 200
+send POST /v1/contexts/delete '{"context_ids": ['"$once"'], "thread_id": "'"$THREAD"'"}'
+problem "delete by ids and thread at once" 400 INVALID_ARGUMENT
+send POST /v1/contexts/batch-delete '{"source": "user"}'
+problem "delete by source alone" 400 INVALID_ARGUMENT
+send POST /v1/contexts/batch-delete '{"thread_ids": ["'"$THREAD"'"], "source": "agent"}'
+expect "delete by criteria" 200
+same "delete by criteria: the two of the batch" 2 "$(json 'body["deleted_count"]')"
+send POST /v1/contexts/delete '{"thread_id": "'"$THREAD"'"}'
+expect "delete the thread" 200
+
+# --- around the operations -------------------------------------------------------------
+for path in /healthz /readyz /openapi.json /metrics; do
+    call GET "$path"
+    expect "GET $path" 200
+done
+call GET /v1/no-such-route
+problem "a route that does not exist" 404 NOT_FOUND
+call PUT /v1/threads
+problem "a method that the route does not have" 405 METHOD_NOT_ALLOWED
+same "405 names the methods" true "$(header allow | grep -q GET && echo true)"
+
+if [[ $failures == 0 ]]; then
+    echo "curl: all $checks checks passed"
+else
+    echo "curl: $failures of $checks checks failed" >&2
+    exit 1
+fi

@@ -1,0 +1,26 @@
+"""What an error of the service carries besides its code and message."""
+
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+
+
+def reason(error):
+    """The stable reason, such as `VERSION_MISMATCH`; None when there is none."""
+    info = _detail(error, error_details_pb2.ErrorInfo)
+    return info.reason if info is not None and info.domain == "context-service" else None
+
+
+def violations(error):
+    """The bad fields of the request: name to description."""
+    bad_request = _detail(error, error_details_pb2.BadRequest)
+    return {} if bad_request is None else {violation.field: violation.description for violation in bad_request.field_violations}
+
+
+def _detail(error, kind):
+    status = rpc_status.from_call(error)
+    for detail in status.details if status is not None else ():
+        if detail.Is(kind.DESCRIPTOR):
+            message = kind()
+            detail.Unpack(message)
+            return message
+    return None

@@ -1,0 +1,84 @@
+// Stores, finds, changes and deletes an entry over REST, with types that come
+// from the service's own OpenAPI document: what does not fit it does not compile.
+//
+//   npm install && npm run generate && npm run check && npm start [URL]
+
+import assert from "node:assert/strict";
+
+import createClient from "openapi-fetch";
+
+import type { components, paths } from "./openapi.d.ts";
+
+const baseUrl = process.argv[2] ?? "http://127.0.0.1:7420";
+const client = createClient<paths>({ baseUrl });
+const thread = `typescript-${process.pid}`;
+
+// Store.
+const stored = await client.POST("/v1/contexts", {
+  body: {
+    thread_id: thread,
+    source: "agent",
+    text: "Retries use full jitter since the March outage.",
+    tags: ["Retries"],
+    metadata: { status: "active", attempts: 5 },
+  },
+});
+assert.equal(stored.response.status, 201);
+assert(stored.data, "a stored entry comes with a body");
+const id: number = stored.data.context_id;
+assert.equal(stored.response.headers.get("location"), `/v1/contexts/${id}`);
+
+// Get it back, in full.
+const fetched = await client.GET("/v1/contexts/{context_id}", { params: { path: { context_id: id } } });
+assert(fetched.data);
+const entry: components["schemas"]["Entry"] = fetched.data;
+assert.equal(entry.text_content, "Retries use full jitter since the March outage.");
+assert.deepEqual(entry.tags, ["retries"]);
+assert.deepEqual(entry.metadata, { status: "active", attempts: 5 });
+const etag = fetched.response.headers.get("etag");
+assert.equal(etag, `"${entry.version}"`);
+
+// Search by metadata and by words.
+const filtered = await client.POST("/v1/contexts/search", {
+  body: { thread_id: thread, metadata_filters: [{ key: "attempts", operator: "gte", value: 5 }] },
+});
+assert.deepEqual(
+  filtered.data?.results.map((hit) => hit.id),
+  [id],
+);
+const ranked = await client.POST("/v1/contexts/search/fts", { body: { query: "retry outages", thread_id: thread } });
+assert.deepEqual(
+  ranked.data?.results.map((hit) => hit.id),
+  [id],
+);
+
+// Change it, but only as it was read; the second change comes too late.
+const path = { context_id: id };
+const change = (text: string) =>
+  client.PATCH("/v1/contexts/{context_id}", {
+    params: { path, header: { "If-Match": etag } },
+    body: { text },
+  });
+const changed = await change("Retries use full jitter and a budget.");
+assert.deepEqual(changed.data?.updated_fields, ["text_content"]);
+const late = await change("Retries are off.");
+assert.equal(late.response.status, 412);
+assert.equal(late.error?.reason, "VERSION_MISMATCH");
+
+// What is wrong is named field by field.
+const refused = await client.POST("/v1/contexts/search", { body: { limit: 500 } });
+assert.equal(refused.response.status, 400);
+assert.equal(refused.error?.reason, "INVALID_ARGUMENT");
+assert.deepEqual(
+  refused.error?.violations?.map((violation) => violation.field),
+  ["limit"],
+);
+
+// Delete it.
+const deleted = await client.DELETE("/v1/contexts/{context_id}", { params: { path } });
+assert.equal(deleted.data?.deleted_count, 1);
+const gone = await client.GET("/v1/contexts/{context_id}", { params: { path } });
+assert.equal(gone.response.status, 404);
+assert.equal(gone.error?.reason, "CONTEXT_NOT_FOUND");
+
+console.log("typescript: stored, found, changed and deleted an entry");

@@ -1,0 +1,90 @@
+"""Malformed MCP over stdio: `python -m malformed.mcp_stdio GATEWAY LOG COUNT SEED`.
+
+Writes lines to one `GATEWAY stdio` process. After every hundred lines a good
+request must be answered, and at the end of input the process must end. Its
+stderr goes to the LOG file.
+"""
+
+import json
+import queue
+import subprocess
+import threading
+
+from . import mcp
+from .tally import Tally, arguments
+
+TIMEOUT_S = 60
+PROBE_EVERY = 100
+
+
+def reader(stream, lines):
+    for line in stream:
+        lines.put(line)
+    lines.put(None)
+
+
+def probe(process, lines, tally, number, method="tools/list", params=None):
+    """Sends a good request and reads answers up to its own."""
+    request_id = f"probe-{number}"
+    request = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}}
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    process.stdin.flush()
+    while True:
+        try:
+            line = lines.get(timeout=TIMEOUT_S)
+        except queue.Empty:
+            tally.complain(f"no answer within {TIMEOUT_S} s", request)
+            return None
+        if line is None:
+            tally.complain("the gateway ended", request)
+            return None
+        try:
+            message = json.loads(line)
+        except ValueError:
+            tally.complain(f"a line on stdout that is no JSON: {line[:300]!r}", request)
+            continue
+        for fault in mcp.faults(message):
+            tally.complain(fault, line[:300])
+        if isinstance(message, dict) and message.get("id") == request_id:
+            return message
+        tally.count("error" if isinstance(message, dict) and "error" in message else "result")
+
+
+def main():
+    (gateway, log_path), count, rng = arguments()
+    tally = Tally("MCP over stdio")
+    with open(log_path, "wb") as log:
+        process = subprocess.Popen([gateway, "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+        lines = queue.Queue()
+        threading.Thread(target=reader, args=(process.stdout, lines), daemon=True).start()
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "malformed", "version": "1"}}
+        alive = probe(process, lines, tally, "hello", "initialize", hello) is not None
+        sent = 0
+        try:
+            process.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+            while alive and sent < count:
+                body, _ = mcp.malformed(rng, sent)
+                # One message is one line; what it contains is up to the mutation.
+                process.stdin.write(body.replace(b"\n", rng.choice([b" ", b"\r"])) + rng.choice([b"\n", b"\n", b"\n", b"\r\n", b"\n\n"]))
+                sent += 1
+                if sent % PROBE_EVERY == 0:
+                    alive = probe(process, lines, tally, sent) is not None
+            if alive:
+                reply = probe(process, lines, tally, "end", "tools/call", {"name": "get_statistics", "arguments": {}})
+                if reply is None or "total_entries" not in json.dumps(reply):
+                    tally.complain(f"a good call afterwards: {reply!r:.300}", "get_statistics")
+            process.stdin.close()
+        except BrokenPipeError:
+            tally.complain("the gateway closed its input", sent)
+        try:
+            status = process.wait(timeout=10)
+            if status != 0:
+                tally.complain(f"exit status {status} at the end of input", "end of input")
+        except subprocess.TimeoutExpired:
+            tally.complain("still running 10 s after the end of input", "end of input")
+            process.kill()
+    tally.finish(sent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""A good request of each operation, for the mutations to start from."""
+
+FILTERS = {
+    "thread_id": "malformed",
+    "source": "agent",
+    "tags": ["a", "b"],
+    "content_type": "text",
+    "metadata": {"status": "active"},
+    "metadata_filters": [
+        {"key": "priority", "operator": "gte", "value": 3},
+        {"key": "a.b", "operator": "in", "value": ["x", 1, True], "case_sensitive": True},
+        {"key": "status", "operator": "exists"},
+    ],
+    "start_date": "2025-11-29",
+    "end_date": "2035-11-29T10:00:00+02:00",
+    "limit": 5,
+    "offset": 0,
+    "include_images": True,
+    "explain_query": True,
+}
+ENTRY = {
+    "thread_id": "malformed",
+    "source": "agent",
+    "text": "a text to be spoilt",
+    "tags": ["a", "b"],
+    "metadata": {"status": "active", "priority": 5, "deep": {"list": [1, 2.5, None, {"x": "y"}]}},
+    "images": [{"data": "iVBORw0KGgo=", "mime_type": "image/png", "metadata": {"w": 1}}],
+}
+CHANGE = {"text": "another", "metadata_patch": {"status": None, "deep": {"list": []}}, "tags": [], "images": [], "expected_version": 1}
+
+# Tool name to arguments; the REST bodies have the same shapes.
+TOOLS = {
+    "store_context": ENTRY,
+    "store_context_batch": {"entries": [ENTRY, {"thread_id": "malformed", "source": "user", "text": "two"}], "atomic": True},
+    "get_context_by_ids": {"context_ids": [1, 2, "3"], "include_images": True},
+    "update_context": {"context_id": 1, **CHANGE},
+    "update_context_batch": {"updates": [{"context_id": 1, **CHANGE}, {"context_id": 2, "metadata": {}}], "atomic": False},
+    "delete_context": {"context_ids": [1_000_000, 2_000_000]},
+    "delete_context_batch": {"context_ids": [1_000_000], "thread_ids": ["nowhere"], "source": "user", "older_than_days": 36_500},
+    "search_context": FILTERS,
+    "fts_search_context": {"query": '(text OR "to be") AND NOT spoil*', "mode": "boolean", "highlight": True, **FILTERS},
+    "semantic_search_context": {"query": "text", **FILTERS},
+    "hybrid_search_context": {"query": "text", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60, **FILTERS},
+    "list_threads": {"limit": 10, "offset": 0},
+    "get_statistics": {},
+}
+
+# Method, path, body.
+ROUTES = [
+    ("POST", "/v1/contexts", TOOLS["store_context"]),
+    ("POST", "/v1/contexts/batch", TOOLS["store_context_batch"]),
+    ("PATCH", "/v1/contexts/1", CHANGE),
+    ("PATCH", "/v1/contexts/batch", TOOLS["update_context_batch"]),
+    ("POST", "/v1/contexts/delete", TOOLS["delete_context"]),
+    ("POST", "/v1/contexts/batch-delete", TOOLS["delete_context_batch"]),
+    ("POST", "/v1/contexts/search", TOOLS["search_context"]),
+    ("POST", "/v1/contexts/search/fts", TOOLS["fts_search_context"]),
+    ("POST", "/v1/contexts/search/semantic", TOOLS["semantic_search_context"]),
+    ("POST", "/v1/contexts/search/hybrid", TOOLS["hybrid_search_context"]),
+]
+PLAIN_ROUTES = ["/v1/contexts/1", "/v1/contexts?ids=1,2", "/v1/threads?limit=5&offset=0", "/v1/statistics", "/openapi.json", "/healthz"]
