@@ -244,16 +244,9 @@ fn dense_run(text: &str, start: usize, scratch: &mut Scratch, f: Sink<'_>) -> Op
             break;
         }
         if let Some(unit) = &mut current {
-            let mark = match c {
-                // The half-width voiced sound marks are letters in Unicode.
-                '\u{FF9E}' => Some('\u{3099}'),
-                '\u{FF9F}' => Some('\u{309A}'),
-                _ if kind == Class::Extend => Some(c),
-                _ => None,
-            };
-            if let Some(mark) = mark {
-                if !is_ignorable(mark) {
-                    unit.add_mark(mark);
+            if kind == Class::Extend {
+                if !is_ignorable(c) {
+                    unit.add_mark(plain_dense(c));
                 }
                 unit.end = to;
                 continue;

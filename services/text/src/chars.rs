@@ -26,7 +26,8 @@ pub(crate) fn class(c: char) -> Class {
     if c < '\u{300}' {
         return if c.is_alphanumeric() { Class::Word } else { Class::Separator };
     }
-    if is_combining_mark(c) {
+    // The half-width voiced sound marks are letters in Unicode.
+    if is_combining_mark(c) || matches!(c, '\u{FF9E}' | '\u{FF9F}') {
         return Class::Extend;
     }
     // Squared and circled letters of the emoji blocks count as alphabetic in Unicode.

@@ -53,7 +53,8 @@ pub(crate) fn fold_into(word: &str, out: &mut String) {
                 }
             });
         } else {
-            base_loses_marks = false;
+            // A mark of another script leaves the base what it is.
+            base_loses_marks &= class(c) == Class::Extend;
             out.push(c);
         }
     }
@@ -129,7 +130,7 @@ fn lower_char_into(c: char, out: &mut String) {
     let start = out.len();
     let mut is_word = true;
     decompose_compatible(c, |part| {
-        is_word &= matches!(class(part), Class::Word | Class::Extend);
+        is_word &= matches!(class(part), Class::Word | Class::Extend) && !is_ignorable(part);
         push_lower(part, out);
     });
     if !is_word || out.len() == start {

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use rust_stemmers::Stemmer;
 
 use crate::Language;
+use crate::chars::{Class, class};
 use crate::fold::fold_into;
 
 /// Appends the stem of a word to `out`: Snowball's, folded.
@@ -19,6 +20,11 @@ pub(crate) fn stem_into(language: Language, word: &str, out: &mut String) {
     let ascii = word.is_ascii();
     // Snowball's English leaves words of up to two letters alone.
     if language == Language::English && (!ascii || word.len() <= 2) {
+        out.push_str(word);
+        return;
+    }
+    let dense = |c| class(c) == Class::Dense;
+    if !ascii && word.starts_with(dense) {
         out.push_str(word);
         return;
     }

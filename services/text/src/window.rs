@@ -81,7 +81,9 @@ pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usiz
     let right = after.min(slack - left);
     let start = back(text, core.start, left);
     let end = if core_chars > budget { on(text, core.start, budget) } else { on(text, core.end, right) };
-    cut_at_start(text, start, core.start)..cut_at_end(text, end, core.end.min(end))
+    let cut = cut_at_start(text, start, core.start)..cut_at_end(text, end, core.end.min(end));
+    // One character with more marks than fit is better cut than not shown.
+    if cut.is_empty() { start..end } else { cut }
 }
 
 /// How many characters precede `at`, counted up to `max`.

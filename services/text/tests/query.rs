@@ -1,0 +1,251 @@
+//! What the query parser makes of user input.
+
+use context_text::{Analyzer, Language, MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, Term, parse};
+
+/// A query in a short notation: `word`, `prefix*`, `"a phrase"`, `(a & b)`, `(a | b)`, `(a - b)`.
+fn show(query: &Query) -> String {
+    let list = |queries: &[Query], operator: &str| {
+        let shown: Vec<_> = queries.iter().map(show).collect();
+        format!("({})", shown.join(operator))
+    };
+    match query {
+        Query::Word(term) => term.word.clone(),
+        Query::Prefix(term) => format!("{}*", term.word),
+        Query::Phrase(terms) => {
+            let words: Vec<_> = terms.iter().map(|term| term.word.as_str()).collect();
+            format!("\"{}\"", words.join(" "))
+        }
+        Query::And(queries) => list(queries, " & "),
+        Query::Or(queries) => list(queries, " | "),
+        Query::Not { positive, negative } => format!("({} - {})", show(positive), show(negative)),
+    }
+}
+
+fn parsed(mode: Mode, input: &str) -> Option<Parsed> {
+    parse(mode, input, &Analyzer::new(Language::English)).expect("a well-formed query")
+}
+
+fn shown(mode: Mode, input: &str) -> Option<String> {
+    parsed(mode, input).map(|parsed| show(&parsed.query))
+}
+
+fn check(mode: Mode, table: &[(&str, &str)]) {
+    for (input, expected) in table {
+        let found = shown(mode, input).unwrap_or_default();
+        assert_eq!(found, *expected, "{mode:?} {input:?}");
+    }
+}
+
+#[test]
+fn match_takes_the_words_that_matter() {
+    check(
+        Mode::Match,
+        &[
+            ("", ""),
+            ("?! … 👍 \"", ""),
+            ("Fox", "fox"),
+            ("the fox", "fox"),
+            ("quick brown fox", "(quick & brown & fox)"),
+            ("the quick brown fox", "(quick & brown & fox)"),
+            ("quick brown fox jumps", "(quick | brown | fox | jumps)"),
+            ("run running runs", "run"),
+            ("fox OR dog", "(fox & dog)"),
+            ("NOT (fox", "fox"),
+            ("to be or not to be", "(to | be | or | not)"),
+            ("who", "who"),
+            ("foo-bar", "(foo & bar)"),
+            ("数据库", "\"数据 据库\""),
+            ("数据 fox", "(数据 & fox)"),
+            ("猫", "猫*"),
+        ],
+    );
+}
+
+#[test]
+fn match_falls_back_to_any_word_when_few_are_asked_for() {
+    let fallback = |input| parsed(Mode::Match, input).and_then(|parsed| parsed.fallback).map(|query| show(&query));
+    assert_eq!(fallback("fox"), None);
+    assert_eq!(fallback("the fox"), None);
+    assert_eq!(fallback("quick fox").as_deref(), Some("(quick | fox)"));
+    assert_eq!(fallback("one two three four"), None);
+    assert_eq!(fallback("数据库").as_deref(), Some("(数据 | 据库)"));
+    assert_eq!(fallback("数据"), None);
+}
+
+#[test]
+fn the_loosest_form_asks_for_any_word() {
+    for (input, expected) in [("fox", "fox"), ("quick fox", "(quick | fox)"), ("one two three four", "(one | two | three | four)")] {
+        let parsed = parsed(Mode::Match, input).expect("has words");
+        assert_eq!(show(parsed.loosest()), expected);
+    }
+}
+
+#[test]
+fn prefix_wants_every_word_as_a_beginning() {
+    check(
+        Mode::Prefix,
+        &[
+            ("", ""),
+            ("*", ""),
+            ("conf", "conf*"),
+            ("conf*", "conf*"),
+            ("the Conf AND", "(the* & conf* & and*)"),
+            ("run run", "run*"),
+            ("foo-ba", "(foo* & ba*)"),
+            ("数据库", "\"数据 据库\""),
+            ("猫", "猫*"),
+        ],
+    );
+}
+
+#[test]
+fn phrase_keeps_every_word_in_order() {
+    check(
+        Mode::Phrase,
+        &[
+            ("  ", ""),
+            ("fox", "fox"),
+            ("the quick the fox", "\"the quick the fox\""),
+            ("to \"be\" OR (not)", "\"to be or not\""),
+            ("Python入門書", "\"python 入門 門書\""),
+            ("black 猫", "(black & 猫*)"),
+        ],
+    );
+}
+
+#[test]
+fn boolean_understands_operators_quotes_and_prefixes() {
+    check(
+        Mode::Boolean,
+        &[
+            ("", ""),
+            ("fox", "fox"),
+            ("fox dog", "(fox & dog)"),
+            ("fox AND dog", "(fox & dog)"),
+            ("fox OR dog", "(fox | dog)"),
+            ("fox and dog", "(fox & and & dog)"),
+            ("a OR b c", "(a | (b & c))"),
+            ("a b OR c AND d", "((a & b) | (c & d))"),
+            ("(a OR b) c", "((a | b) & c)"),
+            ("a NOT b", "(a - b)"),
+            ("a AND NOT b", "(a - b)"),
+            ("NOT b a", "(a - b)"),
+            ("a NOT b c", "((a & c) - b)"),
+            ("a NOT b NOT c", "(a - (b | c))"),
+            ("a OR b NOT c", "(a | (b - c))"),
+            ("a NOT (b OR c)", "(a - (b | c))"),
+            ("a NOT (b NOT c)", "(a - (b - c))"),
+            ("\"quick fox\"", "\"quick fox\""),
+            ("“quick fox” x", "(\"quick fox\" & x)"),
+            ("\"fox\"", "fox"),
+            ("\"a OR (b\"", "\"a or b\""),
+            ("conf*", "conf*"),
+            ("conf**", "conf*"),
+            ("foo-bar", "\"foo bar\""),
+            ("foo-ba*", "(foo & ba*)"),
+            ("a.b.c*", "(\"a b\" & c*)"),
+            ("AND*", "and*"),
+            ("a(b)c\"d e\"f", "(a & b & c & \"d e\" & f)"),
+            ("((((a))))", "a"),
+            ("数据库 OR 猫", "(\"数据 据库\" | 猫*)"),
+        ],
+    );
+}
+
+#[test]
+fn operands_with_nothing_to_search_for_are_left_out() {
+    check(
+        Mode::Boolean,
+        &[
+            ("👍", ""),
+            ("\"\"", ""),
+            ("a - b", "(a & b)"),
+            ("a OR !!!", "a"),
+            ("a NOT 👍", "a"),
+            ("!!! NOT b", ""),
+            ("(!!!) OR c", "c"),
+            ("*", ""),
+        ],
+    );
+}
+
+#[test]
+fn a_malformed_boolean_query_says_where_and_what() {
+    let table = [
+        ("fox \"dog", 4, "this quote is never closed: add a `\"`"),
+        ("é (fox", 2, "this parenthesis is never closed: add a `)`"),
+        ("fox (", 4, "this parenthesis is never closed: add a `)`"),
+        ("fox)", 3, "this parenthesis was never opened: remove it or add a `(`"),
+        (")", 0, "this parenthesis was never opened: remove it or add a `(`"),
+        ("()", 1, "expected a word, a quoted phrase or `(` after `(`, found `)`"),
+        ("fox AND", 7, "expected a word, a quoted phrase or `(` after `AND`, found the end of the query"),
+        ("AND fox", 0, "expected a word, a quoted phrase or `(`, found AND"),
+        ("OR", 0, "expected a word, a quoted phrase or `(`, found OR"),
+        ("a OR OR b", 5, "expected a word, a quoted phrase or `(` after `OR`, found OR"),
+        ("a AND OR b", 6, "expected a word, a quoted phrase or `(` after `AND`, found OR"),
+        ("a NOT NOT b", 6, "expected a word, a quoted phrase or `(` after `NOT`, found NOT"),
+        ("a NOT", 5, "expected a word, a quoted phrase or `(` after `NOT`, found the end of the query"),
+        ("(a OR) b", 5, "expected a word, a quoted phrase or `(` after `OR`, found `)`"),
+        ("NOT fox", 0, "NOT needs something to exclude from: write `this NOT that`"),
+        ("a OR NOT b", 5, "NOT needs something to exclude from: write `this NOT that`"),
+        ("a (NOT b)", 3, "NOT needs something to exclude from: write `this NOT that`"),
+    ];
+    for (input, position, message) in table {
+        let error = parse(Mode::Boolean, input, &Analyzer::new(Language::English)).unwrap_err();
+        assert_eq!((error.position, error.message.as_str()), (position, message), "{input:?}");
+    }
+}
+
+#[test]
+fn parentheses_may_nest_only_so_deep() {
+    let nested = |levels: usize| format!("{}x{}", "(".repeat(levels), ")".repeat(levels));
+    assert_eq!(shown(Mode::Boolean, &nested(MAX_DEPTH)).as_deref(), Some("x"));
+    let analyzer = Analyzer::new(Language::English);
+    let error = parse(Mode::Boolean, &nested(MAX_DEPTH + 1), &analyzer).unwrap_err();
+    assert_eq!(error.position, MAX_DEPTH);
+    let error = parse(Mode::Boolean, &"(".repeat(1_000_000), &analyzer).unwrap_err();
+    assert_eq!(error.position, MAX_DEPTH);
+}
+
+#[test]
+fn a_boolean_query_with_too_many_words_is_refused() {
+    let words = |count: usize| {
+        let words: Vec<_> = (0..count).map(|n| format!("w{n}")).collect();
+        words.join(" ")
+    };
+    let analyzer = Analyzer::new(Language::English);
+    assert!(parse(Mode::Boolean, &words(MAX_TERMS), &analyzer).is_ok());
+    for input in [words(MAX_TERMS + 1), format!("\"{}\"", words(MAX_TERMS + 1)), "字".repeat(MAX_TERMS + 2)] {
+        assert!(parse(Mode::Boolean, &input, &analyzer).is_err());
+    }
+}
+
+#[test]
+fn the_other_modes_use_the_first_distinct_terms() {
+    let words: Vec<_> = (0..1000).flat_map(|n| [format!("w{n}"), "w0".to_owned()]).collect();
+    for input in [words.join(" "), "数".to_owned() + &"据库".repeat(1000)] {
+        for mode in [Mode::Match, Mode::Prefix, Mode::Phrase] {
+            let parsed = parsed(mode, &input).expect("has words");
+            assert_eq!(count(&parsed.query), MAX_TERMS, "{mode:?}");
+        }
+    }
+}
+
+fn count(query: &Query) -> usize {
+    match query {
+        Query::Word(_) | Query::Prefix(_) => 1,
+        Query::Phrase(terms) => terms.len(),
+        Query::And(queries) | Query::Or(queries) => queries.iter().map(count).sum(),
+        Query::Not { positive, negative } => count(positive) + count(negative),
+    }
+}
+
+#[test]
+fn terms_carry_the_word_and_its_stem() {
+    let query =
+        |language, input| parse(Mode::Phrase, input, &Analyzer::new(language)).expect("any input parses").map(|parsed| parsed.query);
+    let word = |word: &str, stem: &str| Some(Query::Word(Term { word: word.to_owned(), stem: stem.to_owned() }));
+    assert_eq!(query(Language::English, "Running"), word("running", "run"));
+    assert_eq!(query(Language::French, "Aimée"), word("aimée", "aim"));
+    assert_eq!(query(Language::German, "Müller"), query(Language::German, "MÜLLER"));
+}
