@@ -21,7 +21,7 @@ const MAX_UNIT_CHARS: usize = 4;
 /// A word is a run of letters, digits and their marks; everything else separates, underscore,
 /// hyphen, dot, slash and `@` included. Runs in scripts written without spaces (Chinese, Japanese,
 /// Thai, Lao, Khmer, Burmese) and in Korean become overlapping pairs of characters instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analyzer {
     language: Language,
 }
