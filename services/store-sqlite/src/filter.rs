@@ -1,0 +1,69 @@
+//! A filter as SQLite sees it. What it means is defined by `context_store::oracle`; what is written here must agree
+//! with it, and the property test of this crate holds the two against each other.
+//!
+//! Values are always bound. Metadata paths stand in the text, because SQLite uses an expression index only for a
+//! literal path; their segments are `[A-Za-z0-9_-]+` by construction.
+
+mod condition;
+mod index;
+mod select;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use index::index_statement;
+pub(crate) use select::{Candidates, candidates, select};
+
+use context_model::{ContentType, Filter, Tags};
+
+use crate::sql::{Bind, Fragment};
+
+/// The condition on rows of `entries` that an owner's entry satisfies the filter.
+pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
+    let Filter { thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
+    let mut all = Fragment::new("entries.owner = ");
+    all.bind(Bind::Int(owner));
+    if let Some(thread_id) = thread_id {
+        all.push(" AND entries.thread_id = ").bind(Bind::Text(thread_id.as_str().to_owned()));
+    }
+    if let Some(from) = created_from {
+        all.push(" AND entries.created_at >= ").bind(Bind::Int(from.micros()));
+    }
+    if let Some(to) = created_to {
+        all.push(" AND entries.created_at <= ").bind(Bind::Int(to.micros()));
+    }
+    if let Some(source) = source {
+        all.push(" AND entries.source = ").bind(Bind::Text(source.as_str().to_owned()));
+    }
+    match content_type {
+        None => {}
+        Some(ContentType::Text) => _ = all.push(" AND entries.image_count = 0"),
+        Some(ContentType::Multimodal) => _ = all.push(" AND entries.image_count > 0"),
+    }
+    if let Some(tags) = tags {
+        all.push(" AND EXISTS (SELECT 1 FROM entry_tags WHERE entry_tags.owner = ").bind(Bind::Int(owner));
+        all.push(" AND entry_tags.tag IN (").append(tag_list(tags)).push(") AND entry_tags.row_id = entries.row_id)");
+    }
+    for condition in conditions {
+        #[cfg(test)]
+        let broken = tests::broken(condition);
+        #[cfg(test)]
+        let condition = broken.as_ref().unwrap_or(condition);
+        all.push(" AND (").append(condition::compile(condition)).push(")");
+    }
+    all
+}
+
+/// The tags as a list of placeholders.
+fn tag_list(tags: &Tags) -> Fragment {
+    placeholders(tags.as_slice().iter().map(|tag| Bind::Text(tag.clone())))
+}
+
+/// `?, ?, …` with these values.
+fn placeholders(values: impl IntoIterator<Item = Bind>) -> Fragment {
+    let mut list = Fragment::default();
+    for (i, value) in values.into_iter().enumerate() {
+        list.push(if i == 0 { "" } else { ", " }).bind(value);
+    }
+    list
+}

@@ -1,0 +1,200 @@
+//! Finding the rows of a filter, newest first, without reading the whole table.
+//!
+//! SQLite's planner would choose between an index and the newest-first scan by statistics that a fresh database does
+//! not have, and it cannot see how many rows a bound value selects. So the indexes are asked first: each one that the
+//! filter can use is read up to a bound. When one ends before it, its rows are all there is to look at. When none
+//! does, matches are frequent, and reading newest first until the page is full finds them soon.
+
+use context_model::{Filter, MetadataPath};
+use context_store::Page;
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+use diesel::sqlite::SqliteConnection;
+
+use super::index::index_name;
+use super::{compile, condition, tag_list};
+use crate::sql::{Bind, Fragment, query};
+
+/// The rows of one page and the statement that found them.
+pub(crate) struct Selected {
+    /// The rows, newest first.
+    pub row_ids: Vec<i64>,
+    /// The main statement, for `explain_query`.
+    pub statement: Fragment,
+}
+
+/// What the indexes say about a filter before it is evaluated.
+pub(crate) enum Candidates {
+    /// No other row can satisfy the filter; these may or may not.
+    All(Vec<i64>),
+    /// More than the bound, or no index answers.
+    Many,
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    row_id: i64,
+}
+
+/// The rows of an owner that satisfy the filter, newest first (created_at, then row_id, descending).
+///
+/// `indexed` are the fields that have an index (see [`index_statement`](super::index_statement)), `entries` the number
+/// of the owner's entries, which decides how far an index is asked.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn select(
+    conn: &mut SqliteConnection,
+    filter: &Filter,
+    owner: i64,
+    page: Page,
+    indexed: &[MetadataPath],
+    entries: i64,
+) -> QueryResult<Selected> {
+    let access = access(conn, filter, owner, page, indexed, entries)?;
+    let mut statement = Fragment::new("SELECT entries.row_id AS row_id FROM entries ");
+    match access {
+        Access::Rows(rows) => {
+            statement.push("NOT INDEXED WHERE entries.row_id IN (SELECT value FROM json_each(");
+            statement.bind(Bind::Text(json_list(&rows))).push(")) AND ");
+        }
+        Access::Index(name) => _ = statement.push(&format!("INDEXED BY \"{name}\" WHERE ")),
+    }
+    statement.append(compile(filter, owner));
+    statement.push(" ORDER BY entries.created_at DESC, entries.row_id DESC LIMIT ").bind(Bind::Int(i64::from(page.limit)));
+    statement.push(" OFFSET ").bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+    let row_ids = query::<Row>(conn, &statement)?.into_iter().map(|row| row.row_id).collect();
+    Ok(Selected { row_ids, statement })
+}
+
+/// Asks every index that the filter can use for at most `bound` rows each and gives the shortest complete answer.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn candidates(
+    conn: &mut SqliteConnection,
+    filter: &Filter,
+    owner: i64,
+    indexed: &[MetadataPath],
+    bound: usize,
+) -> QueryResult<Candidates> {
+    let mut best: Option<Vec<i64>> = None;
+    for probe in probes(filter, owner, indexed) {
+        // An answer that would not be shorter is of no use.
+        let bound = best.as_ref().map_or(bound, Vec::len);
+        let rows = run(conn, probe, bound)?;
+        if rows.len() <= bound {
+            let done = rows.is_empty();
+            best = Some(rows);
+            if done {
+                break;
+            }
+        }
+    }
+    Ok(best.map_or(Candidates::Many, Candidates::All))
+}
+
+/// How the rows of a filter are reached.
+enum Access {
+    /// Only these are looked at.
+    Rows(Vec<i64>),
+    /// Through this index, which gives them newest first.
+    Index(String),
+}
+
+fn access(
+    conn: &mut SqliteConnection,
+    filter: &Filter,
+    owner: i64,
+    page: Page,
+    indexed: &[MetadataPath],
+    entries: i64,
+) -> QueryResult<Access> {
+    let ordered = ordered_index(filter, indexed);
+    let only_ordered = ordered.is_some() && filter.tags.is_none() && filter.conditions.len() + usize::from(filter.thread_id.is_some()) == 1;
+    if !only_ordered {
+        let bound = probe_bound(page, entries);
+        if let Candidates::All(rows) = candidates(conn, filter, owner, indexed, bound)? {
+            return Ok(Access::Rows(rows));
+        }
+    }
+    Ok(Access::Index(ordered.unwrap_or_else(|| "entries_by_time".to_owned())))
+}
+
+/// The index that gives the filter's rows newest first and leaves out most others.
+fn ordered_index(filter: &Filter, indexed: &[MetadataPath]) -> Option<String> {
+    if filter.thread_id.is_some() {
+        return Some("entries_by_thread".to_owned());
+    }
+    let mut fields = filter.conditions.iter().filter(|condition| indexed.contains(&condition.path));
+    fields.find(|condition| condition::index_term(condition).is_some_and(|term| term.ordered)).map(|condition| index_name(&condition.path))
+}
+
+/// How many rows an index is asked for. With `n` entries and a page of `p`, a filter that more than √(n·p) rows satisfy
+/// fills the page after reading about √(n·p) rows newest first: at the bound both ways cost the same.
+fn probe_bound(page: Page, entries: i64) -> usize {
+    let wanted = u64::from(page.limit).saturating_add(page.offset).max(1);
+    let rows = u64::try_from(entries).unwrap_or(0).saturating_mul(wanted).isqrt();
+    usize::try_from(rows.clamp(200, 20_000)).unwrap_or(20_000)
+}
+
+/// One statement for each index that can answer a part of the filter.
+fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Fragment> {
+    let mut probes = Vec::new();
+    if let Some(thread_id) = &filter.thread_id {
+        let mut probe = Fragment::new("SELECT row_id FROM entries INDEXED BY entries_by_thread WHERE owner = ");
+        probe.bind(Bind::Int(owner)).push(" AND thread_id = ").bind(Bind::Text(thread_id.as_str().to_owned()));
+        probes.push(within_dates(probe, filter));
+    }
+    if let Some(tags) = &filter.tags {
+        let mut probe = Fragment::new("SELECT DISTINCT row_id FROM entry_tags WHERE owner = ");
+        probe.bind(Bind::Int(owner)).push(" AND tag IN (").append(tag_list(tags)).push(")");
+        probes.push(probe);
+    }
+    for condition in filter.conditions.iter().filter(|condition| indexed.contains(&condition.path)) {
+        if let Some(term) = condition::index_term(condition) {
+            let mut probe =
+                Fragment::new(format!("SELECT row_id FROM entries INDEXED BY \"{}\" WHERE owner = ", index_name(&condition.path)));
+            probe.bind(Bind::Int(owner)).push(" AND ").append(term.term);
+            probes.push(within_dates(probe, filter));
+        }
+    }
+    probes
+}
+
+/// Both kinds of index hold `created_at` too.
+fn within_dates(mut probe: Fragment, filter: &Filter) -> Fragment {
+    if let Some(from) = filter.created_from {
+        probe.push(" AND created_at >= ").bind(Bind::Int(from.micros()));
+    }
+    if let Some(to) = filter.created_to {
+        probe.push(" AND created_at <= ").bind(Bind::Int(to.micros()));
+    }
+    probe
+}
+
+/// Up to one row more than the bound.
+fn run(conn: &mut SqliteConnection, mut probe: Fragment, bound: usize) -> QueryResult<Vec<i64>> {
+    probe.push(" LIMIT ").bind(Bind::Int(i64::try_from(bound).unwrap_or(i64::MAX).saturating_add(1)));
+    Ok(query::<Row>(conn, &probe)?.into_iter().map(|row| row.row_id).collect())
+}
+
+/// Row ids as JSON, so that any number of them is one bound value.
+pub(crate) fn json_list(rows: &[i64]) -> String {
+    let mut list = String::with_capacity(rows.len() * 20 + 2);
+    list.push('[');
+    for (i, row) in rows.iter().enumerate() {
+        if i > 0 {
+            list.push(',');
+        }
+        list.push_str(&row.to_string());
+    }
+    list.push(']');
+    list
+}
+
+#[cfg(test)]
+pub(super) fn probes_for_tests(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Fragment> {
+    probes(filter, owner, indexed)
+}

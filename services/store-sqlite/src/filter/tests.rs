@@ -1,0 +1,8 @@
+//! The compiled filter against the oracle, and its plans.
+
+mod generate;
+mod plans;
+mod property;
+mod store;
+
+pub(super) use property::broken;

@@ -1,0 +1,1 @@
+//! Which index answers which operator.
