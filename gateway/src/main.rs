@@ -1,2 +1,128 @@
-//! Skeleton.
-fn main() {}
+//! `context-gateway`: the MCP gateway of the context service.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+use context_gateway::backend::Backend;
+use context_gateway::catalogue::Catalogue;
+use context_gateway::cli::{BackendArgs, Cli, Command, HttpArgs, StdioArgs};
+use context_gateway::handler::{Credentials, Gateway};
+use context_gateway::{http, install, stdio};
+use tokio::runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Stdio(args) => serve_stdio(&args),
+        Command::Http(args) => serve_http(&args),
+        Command::Install(args) => install::run(&args).map_err(Into::into),
+        Command::Tools => print_tools(),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "context-gateway", &mut script);
+            print(&script)
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("context-gateway: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_stdio(args: &StdioArgs) -> Outcome {
+    log_to_stderr(args.backend.log_level);
+    // One thread: a call is two hops between sockets, and waking another thread for each costs a quarter of it.
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let stop = stop_on_signals()?;
+        let gateway = gateway(&args.backend, Credentials::own(Some(&args.api_key))?)?;
+        stdio::serve(gateway, args.backend.max_message_bytes(), stop).await?;
+        Ok(())
+    });
+    // Where stdin is no pipe, a thread may still be blocked reading it.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn serve_http(args: &HttpArgs) -> Outcome {
+    args.check()?;
+    log_to_stderr(args.backend.log_level);
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(async {
+        let stop = stop_on_signals()?;
+        let gateway = gateway(&args.backend, Credentials::Callers)?;
+        let listener =
+            tokio::net::TcpListener::bind(args.listen).await.map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
+        let listen = listener.local_addr()?;
+        let given = |list: &[String]| list.iter().filter(|item| !item.is_empty()).cloned().collect();
+        let config = http::HttpConfig {
+            listen,
+            allowed_hosts: given(&args.allowed_hosts),
+            allowed_origins: given(&args.allowed_origins),
+            max_message_bytes: args.backend.max_message_bytes(),
+        };
+        eprintln!("context-gateway listens on http://{listen}/mcp (service: {})", gateway.backend());
+        eprintln!("register it: claude mcp add --transport http context http://{listen}/mcp");
+        let app = http::app(gateway, &config, stop.clone());
+        http::serve(listener, app, stop).await?;
+        Ok(())
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+fn gateway(args: &BackendArgs, credentials: Credentials) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
+    Ok(Gateway::new(Backend::new(args.target()?, args.max_message_bytes())?, credentials))
+}
+
+/// A token that SIGTERM and SIGINT cancel.
+fn stop_on_signals() -> io::Result<CancellationToken> {
+    let stop = CancellationToken::new();
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let token = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        token.cancel();
+    });
+    Ok(stop)
+}
+
+/// Stdout belongs to MCP. rmcp logs every stateless request at INFO, which is noise here.
+fn log_to_stderr(level: LevelFilter) {
+    let targets = Targets::new()
+        .with_default(level.min(LevelFilter::INFO))
+        .with_target("context_gateway", level)
+        .with_target("rmcp", level.min(LevelFilter::WARN));
+    tracing_subscriber::registry()
+        .with(tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false))
+        .with(targets)
+        .init();
+}
+
+fn print_tools() -> Outcome {
+    let mut text = serde_json::to_vec_pretty(&serde_json::json!({ "tools": Catalogue::get().tools() }))?;
+    text.push(b'\n');
+    print(&text)
+}
+
+/// Writes to stdout; a reader that closed early, such as `head`, is no error.
+fn print(bytes: &[u8]) -> Outcome {
+    match io::stdout().write_all(bytes) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        outcome => Ok(outcome?),
+    }
+}

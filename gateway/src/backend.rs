@@ -1,0 +1,199 @@
+//! The one gRPC channel to the context service.
+//!
+//! The channel connects on first use and again whenever it was lost, so the gateway starts before the service,
+//! outlives its restarts, and lists its tools in between.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_model::{Error, Reason};
+use context_proto::v1::context_service_client::ContextServiceClient;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+use crate::local::LocalService;
+
+/// Where the context service is.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A host and port, `http://host:port`.
+    Tcp(String),
+    /// A Unix socket that somebody else manages.
+    Unix(PathBuf),
+    /// The service of a database on this machine, started when nobody serves it.
+    Local(Arc<LocalService>),
+}
+
+impl Target {
+    /// Reads `http://host:port`, `unix:/path` or `host:port`.
+    ///
+    /// # Errors
+    /// A sentence that says which forms are accepted.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            return if path.starts_with('/') {
+                Ok(Self::Unix(PathBuf::from(path)))
+            } else {
+                Err(format!("`{text}` must name an absolute path, as in unix:/run/context.sock"))
+            };
+        }
+        if text.starts_with("https://") {
+            return Err("https is not supported yet; use http:// on a trusted network, a Unix socket, or a local TLS tunnel".into());
+        }
+        let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let accepted = "accepted are http://host:port, host:port and unix:/path";
+        match url.parse::<http::Uri>() {
+            Ok(uri) if uri.scheme_str() == Some("http") && uri.port().is_some() && matches!(uri.path(), "" | "/") => {
+                Ok(Self::Tcp(url.trim_end_matches('/').to_owned()))
+            }
+            _ => Err(format!("`{text}` is not an address of the context service; {accepted}")),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(url) => f.write_str(url),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Local(service) => write!(f, "unix:{}", service.socket().display()),
+        }
+    }
+}
+
+/// The channel and what every request on it needs.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    target: Target,
+    channel: Channel,
+    max_message_bytes: usize,
+}
+
+impl Backend {
+    /// A backend that connects when it is first used. Must be called inside a Tokio runtime.
+    ///
+    /// # Errors
+    /// When the target is not a valid URI.
+    pub fn new(target: Target, max_message_bytes: usize) -> Result<Self, tonic::transport::Error> {
+        let endpoint = match &target {
+            Target::Tcp(url) => Endpoint::from_shared(url.clone())?.connect_timeout(Duration::from_secs(2)),
+            Target::Unix(_) | Target::Local(_) => Endpoint::from_static("http://context.local"),
+        }
+        // A peer that vanished without a FIN is noticed within half a minute, not at the next call's deadline.
+        .http2_keep_alive_interval(Duration::from_secs(20))
+        .keep_alive_timeout(Duration::from_secs(10))
+        .keep_alive_while_idle(true)
+        .initial_stream_window_size(1024 * 1024)
+        .initial_connection_window_size(4 * 1024 * 1024)
+        .user_agent(concat!("context-gateway/", env!("CARGO_PKG_VERSION")))?;
+        let channel = match &target {
+            Target::Tcp(_) => endpoint.connect_lazy(),
+            Target::Unix(path) => {
+                let path = path.clone();
+                endpoint.connect_with_connector_lazy(service_fn(move |_| {
+                    let path = path.clone();
+                    async move { UnixStream::connect(path).await.map(TokioIo::new) }
+                }))
+            }
+            Target::Local(service) => {
+                let service = service.clone();
+                endpoint.connect_with_connector_lazy(service_fn(move |_| {
+                    let service = service.clone();
+                    async move { service.connect().await.map(TokioIo::new) }
+                }))
+            }
+        };
+        Ok(Self { target, channel, max_message_bytes })
+    }
+
+    /// A client for the context operations. Cheap: it shares the channel.
+    #[must_use]
+    pub fn contexts(&self) -> ContextServiceClient<Channel> {
+        ContextServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(self.max_message_bytes)
+            .max_encoding_message_size(self.max_message_bytes)
+    }
+
+    /// Whether the service answers its health check with SERVING within `timeout`.
+    pub async fn is_ready(&self, timeout: Duration) -> bool {
+        use tonic_health::pb::health_check_response::ServingStatus;
+        use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+        let mut client = HealthClient::new(self.channel.clone());
+        let check = client.check(HealthCheckRequest { service: String::new() });
+        match tokio::time::timeout(timeout, check).await {
+            Ok(Ok(reply)) => reply.into_inner().status() == ServingStatus::Serving,
+            _ => false,
+        }
+    }
+
+    /// The error of a call: what the service said, or, when it never answered, why it could not be reached.
+    #[must_use]
+    pub fn error(&self, status: tonic::Status) -> Error {
+        if never_answered(&status) {
+            let cause = deepest(&status);
+            tracing::warn!(target = %self.target, %cause, "The context service cannot be reached");
+            let cause = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
+            return Error::new(
+                Reason::StoreUnavailable,
+                format!("the context service at {} cannot be reached{cause}; try again in a moment", self.target),
+            )
+            .with_retry_after(Duration::from_secs(2));
+        }
+        context_proto::error_from_status(&status)
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.target.fmt(f)
+    }
+}
+
+/// Whether this status was made on this side because no reply came: the service's own carry details.
+#[must_use]
+pub fn never_answered(status: &tonic::Status) -> bool {
+    status.code() == tonic::Code::Unavailable && status.details().is_empty()
+}
+
+/// The innermost cause, which is the one that says something: `Connection refused` rather than `transport error`.
+fn deepest(status: &tonic::Status) -> String {
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(status);
+    let mut text = String::new();
+    while let Some(error) = cause {
+        text = error.to_string();
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_forms_of_an_address_are_accepted() {
+        for (text, shown) in [
+            ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
+            ("http://[::1]:7420/", "http://[::1]:7420"),
+            ("backend:7420", "http://backend:7420"),
+            ("unix:/run/context.sock", "unix:/run/context.sock"),
+            ("unix:///run/context.sock", "unix:/run/context.sock"),
+        ] {
+            assert_eq!(Target::parse(text).unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_the_forms() {
+        for text in ["", "http://host", "ftp://host:1", "unix:relative", "http://host:1/path", "https://host:1"] {
+            assert!(Target::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The command line. Every setting is a flag and an environment variable; flags win.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::backend::Target;
+use crate::local::LocalService;
+
+/// MCP gateway of the context service: turns each tool call into one gRPC request.
+#[derive(Debug, Parser)]
+#[command(name = "context-gateway", version, about, max_term_width = 100, after_help = AFTER_HELP)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "Start here:\n  context-gateway install claude     register the gateway in Claude Code\n  \
+context-gateway stdio --help       the settings of the local gateway";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the client that started this process, over stdin and stdout
+    Stdio(StdioArgs),
+    /// Serve clients over streamable HTTP on /mcp, with /healthz and /readyz beside it
+    Http(HttpArgs),
+    /// Register the gateway in a client's configuration, or remove it again
+    Install(InstallArgs),
+    /// Print the tools as clients see them: the result of tools/list
+    Tools,
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Where the service is and what is shared by both transports.
+#[derive(Debug, Clone, Args)]
+pub struct BackendArgs {
+    /// Address of the context service: http://host:port or unix:/path. Empty: the service of DB_PATH on this machine,
+    /// started when it does not run
+    #[arg(long, env = "CONTEXT_BACKEND", default_value = "", hide_default_value = true, value_parser = expanded)]
+    pub backend: String,
+    /// Database file of the local service
+    #[arg(long, env = "DB_PATH", default_value = "~/.mcp/context_storage.db", value_parser = expanded)]
+    pub db_path: String,
+    /// Unix socket of the local service. Empty: named after the database, in the runtime directory
+    #[arg(long, env = "CONTEXT_SOCKET", default_value = "", hide_default_value = true, value_parser = expanded)]
+    pub socket: String,
+    /// Megabytes of images in one request, at most; also sets the largest message. The service has the same setting
+    #[arg(long, env = "MAX_TOTAL_SIZE_MB", default_value = "100", value_parser = megabytes)]
+    pub max_total_size_mb: u64,
+    /// What is logged to stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
+    #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
+    pub log_level: tracing::level_filters::LevelFilter,
+}
+
+impl BackendArgs {
+    /// Where the service is.
+    ///
+    /// # Errors
+    /// A sentence about an address that cannot be read.
+    pub fn target(&self) -> Result<Target, String> {
+        if !self.backend.is_empty() {
+            return Target::parse(&self.backend);
+        }
+        let socket = (!self.socket.is_empty()).then(|| context_model::local::expand_home(&self.socket));
+        if socket.as_ref().is_some_and(|socket| socket.is_relative()) {
+            return Err(format!("CONTEXT_SOCKET is `{}`; it must be an absolute path", self.socket));
+        }
+        let db_path = context_model::local::expand_home(&self.db_path);
+        Ok(Target::Local(std::sync::Arc::new(LocalService::new(&db_path, socket))))
+    }
+
+    /// The largest message on any wire, in bytes.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        context_model::max_message_bytes(self.max_total_size_mb)
+    }
+}
+
+/// Settings of the stdio transport.
+#[derive(Debug, Clone, Args)]
+pub struct StdioArgs {
+    /// Where the service is.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    /// API key with which this gateway calls the service
+    #[arg(long, env = "CONTEXT_API_KEY", default_value = "", hide_default_value = true, hide_env_values = true, value_parser = expanded)]
+    pub api_key: String,
+}
+
+/// Settings of the HTTP transport. Callers bring their own Authorization header; it is passed on unchanged.
+#[derive(Debug, Clone, Args)]
+pub struct HttpArgs {
+    /// Where the service is.
+    #[command(flatten)]
+    pub backend: BackendArgs,
+    /// Address to listen on
+    #[arg(long, env = "GATEWAY_LISTEN", default_value = "127.0.0.1:7421", value_parser = socket_address)]
+    pub listen: SocketAddr,
+    /// Host names, besides the loopback ones, under which clients reach this server; comma-separated, host or host:port
+    #[arg(long, env = "GATEWAY_ALLOWED_HOSTS", value_delimiter = ',', value_parser = expanded)]
+    pub allowed_hosts: Vec<String>,
+    /// Browser origins that may call, comma-separated: https://app.example:443, or :* for any port
+    #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_delimiter = ',', value_parser = expanded)]
+    pub allowed_origins: Vec<String>,
+    /// How the service authenticates callers: off, keys or oidc. With `off` only loopback addresses are served
+    #[arg(long, env = "AUTH", default_value = "off", value_parser = expanded)]
+    pub auth: String,
+    /// Listen on other than loopback addresses although nobody is authenticated
+    #[arg(long, env = "CONTEXT_INSECURE", default_value = "false", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub insecure: bool,
+}
+
+impl HttpArgs {
+    /// Checks that nobody gets in who should not.
+    ///
+    /// # Errors
+    /// A sentence when the address is open to others and nobody is authenticated, or an origin cannot be read.
+    pub fn check(&self) -> Result<(), String> {
+        if !matches!(self.auth.as_str(), "off" | "keys" | "oidc") {
+            return Err(format!("AUTH is `{}`; it must be off, keys or oidc", self.auth));
+        }
+        if self.auth == "off" && !self.listen.ip().is_loopback() && !self.insecure {
+            return Err(format!(
+                "{} can be reached from other machines and AUTH is off; set AUTH=keys, listen on 127.0.0.1, or pass --insecure",
+                self.listen
+            ));
+        }
+        for origin in self.allowed_origins.iter().filter(|origin| !origin.is_empty()) {
+            let base = origin.strip_suffix(":*").unwrap_or(origin);
+            let uri = base.parse::<http::Uri>();
+            if !uri.is_ok_and(|uri| uri.scheme().is_some() && uri.host().is_some() && matches!(uri.path(), "" | "/")) {
+                return Err(format!("`{origin}` is not an origin; write it as https://app.example:443 or http://localhost:*"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The clients that can be configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Client {
+    /// Claude Code
+    Claude,
+    /// Cursor
+    Cursor,
+    /// Visual Studio Code
+    Vscode,
+}
+
+/// What to write into a client's configuration.
+#[derive(Debug, Clone, Args)]
+pub struct InstallArgs {
+    /// The client
+    pub client: Client,
+    /// Name of the server in the client; short, because it prefixes every tool name
+    #[arg(long, default_value = "context", value_parser = server_name)]
+    pub name: String,
+    /// Register this URL of a running `context-gateway http` instead of a local process
+    #[arg(long, value_name = "URL", conflicts_with = "backend")]
+    pub url: Option<String>,
+    /// Address of the service for the local process; without it the shared local service is used
+    #[arg(long)]
+    pub backend: Option<String>,
+    /// Database file for the local process
+    #[arg(long, conflicts_with = "url")]
+    pub db_path: Option<String>,
+    /// Remove the entry instead
+    #[arg(long)]
+    pub uninstall: bool,
+    /// Only print what would be written
+    #[arg(long)]
+    pub print: bool,
+    /// Configuration file, when it is not where the client usually has it
+    #[arg(long)]
+    pub file: Option<PathBuf>,
+}
+
+/// Replaces a value that still holds `${VAR}` or `${VAR:-default}`, which some clients pass on unexpanded.
+fn expanded(value: &str) -> Result<String, String> {
+    Ok(expand(value, |name| std::env::var(name).ok()))
+}
+
+fn expand(value: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    let mut rest = value;
+    while let Some(start) = rest.find("${") {
+        let Some(end) = rest[start..].find('}') else { break };
+        let inner = &rest[start + 2..start + end];
+        let (name, default) = inner.split_once(":-").unwrap_or((inner, ""));
+        // A variable that still holds a placeholder was never set: the client copied it literally.
+        let found = lookup(name).filter(|found| !found.is_empty() && !found.contains("${"));
+        out.push_str(&rest[..start]);
+        out.push_str(found.as_deref().unwrap_or(default));
+        rest = &rest[start + end + 1..];
+    }
+    out + rest
+}
+
+fn megabytes(value: &str) -> Result<u64, String> {
+    match expanded(value)?.trim().parse() {
+        Ok(megabytes @ 1..=4096) => Ok(megabytes),
+        _ => Err("must be a number of megabytes from 1 to 4096".into()),
+    }
+}
+
+fn log_level(value: &str) -> Result<tracing::level_filters::LevelFilter, String> {
+    use tracing::level_filters::LevelFilter;
+    match expanded(value)?.trim().to_ascii_uppercase().as_str() {
+        "DEBUG" => Ok(LevelFilter::DEBUG),
+        "INFO" => Ok(LevelFilter::INFO),
+        "" | "WARNING" | "WARN" => Ok(LevelFilter::WARN),
+        "ERROR" | "CRITICAL" => Ok(LevelFilter::ERROR),
+        _ => Err("must be DEBUG, INFO, WARNING, ERROR or CRITICAL".into()),
+    }
+}
+
+fn socket_address(value: &str) -> Result<SocketAddr, String> {
+    use std::net::ToSocketAddrs as _;
+    let value = expanded(value)?;
+    value
+        .to_socket_addrs()
+        .ok()
+        .and_then(|mut addresses| addresses.next())
+        .ok_or_else(|| "must be an address and a port, such as 127.0.0.1:7421".into())
+}
+
+fn server_name(value: &str) -> Result<String, String> {
+    // Clients build `mcp__<server>__<tool>` from it and drop the tool beyond 64 characters; the longest tool has 23.
+    if (1..=30).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+        Ok(value.to_owned())
+    } else {
+        Err("must be 1 to 30 letters, digits, - or _".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn placeholders_are_expanded_and_unset_ones_take_their_default() {
+        let lookup = |name: &str| match name {
+            "SET" => Some("value".to_owned()),
+            "LITERAL" => Some("${LITERAL}".to_owned()),
+            _ => None,
+        };
+        for (given, expected) in [
+            ("plain", "plain"),
+            ("${SET}", "value"),
+            ("a${SET}b${UNSET:-c}", "avaluebc"),
+            ("${UNSET}", ""),
+            ("${LITERAL:-x}", "x"),
+            ("${open", "${open"),
+        ] {
+            assert_eq!(expand(given, lookup), expected);
+        }
+    }
+
+    fn http(args: &[&str]) -> Result<(), String> {
+        let cli = Cli::try_parse_from(["context-gateway", "http"].iter().chain(args)).map_err(|e| e.to_string())?;
+        match cli.command {
+            Command::Http(args) => args.check(),
+            _ => unreachable!("http was given"),
+        }
+    }
+
+    #[test]
+    fn an_open_address_without_authentication_is_refused_unless_insecure() {
+        assert!(http(&["--listen", "127.0.0.1:1"]).is_ok());
+        assert!(http(&["--listen", "0.0.0.0:1"]).unwrap_err().contains("--insecure"));
+        assert!(http(&["--listen", "0.0.0.0:1", "--insecure"]).is_ok());
+        assert!(http(&["--listen", "0.0.0.0:1", "--auth", "keys"]).is_ok());
+    }
+
+    #[test]
+    fn malformed_values_and_unknown_flags_stop_the_start() {
+        for args in [
+            &["--listen", "nonsense"] as &[&str],
+            &["--max-total-size-mb", "0"],
+            &["--log-level", "LOUD"],
+            &["--auth", "maybe"],
+            &["--allowed-origins", "app.example"],
+            &["--no-such-flag"],
+        ] {
+            assert!(http(args).is_err(), "{args:?}");
+        }
+    }
+}

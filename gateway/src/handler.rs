@@ -1,0 +1,302 @@
+//! The MCP server: answers listings from what is embedded, and hands every tool call to the context service.
+
+use std::sync::Arc;
+
+use context_model::{Error, Reason};
+use http::request::Parts;
+use rmcp::model::{
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
+    DiscoverResult, GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+};
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::{ErrorData, RoleServer, ServerHandler};
+use tokio::sync::Semaphore;
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
+
+use crate::backend::Backend;
+use crate::call::{Call, Operation, too_late};
+use crate::catalogue::Catalogue;
+use crate::features::Features;
+use crate::limits::MAX_CALLS;
+use crate::nearest::nearest;
+use crate::{lenient, prompts, reply, resources};
+
+/// For how long clients may keep a listing: five minutes. It changes only when a feature is switched.
+const LISTING_TTL_MS: u64 = 300_000;
+
+/// Whose rights the calls have.
+#[derive(Debug, Clone)]
+pub enum Credentials {
+    /// The gateway's own key, or none: on stdio, where the client started the gateway.
+    Own(Option<AsciiMetadataValue>),
+    /// What the caller sent in its `Authorization` header: on HTTP, where callers differ.
+    Callers,
+}
+
+impl Credentials {
+    /// The gateway's own API key, as a bearer token.
+    ///
+    /// # Errors
+    /// When the key holds characters that cannot stand in a header.
+    pub fn own(key: Option<&str>) -> Result<Self, String> {
+        let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) else { return Ok(Self::Own(None)) };
+        let mut value: AsciiMetadataValue =
+            format!("Bearer {key}").parse().map_err(|_| "the API key holds characters that cannot be sent in a header".to_owned())?;
+        value.set_sensitive(true);
+        Ok(Self::Own(Some(value)))
+    }
+}
+
+/// The MCP server, shared by all connections.
+#[derive(Debug)]
+pub struct Gateway {
+    backend: Backend,
+    credentials: Credentials,
+    calls: Semaphore,
+    features: Features,
+    /// `_meta` with `serverInfo`, stamped on every result.
+    stamp: MetaObject,
+}
+
+impl Gateway {
+    /// A gateway to `backend`.
+    #[must_use]
+    pub fn new(backend: Backend, credentials: Credentials) -> Arc<Self> {
+        let mut stamp = JsonObject::new();
+        let info = serde_json::to_value(implementation()).unwrap_or_default();
+        stamp.insert("io.modelcontextprotocol/serverInfo".to_owned(), info);
+        Arc::new(Self { backend, credentials, calls: Semaphore::new(MAX_CALLS), features: Features::default(), stamp: MetaObject(stamp) })
+    }
+
+    /// The channel to the service.
+    #[must_use]
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// What is known about the service's features.
+    #[must_use]
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    fn stamp(&self) -> Option<MetaObject> {
+        Some(self.stamp.clone())
+    }
+
+    /// What goes with a request: the caller's rights and the trace it belongs to.
+    fn metadata(&self, context: &RequestContext<RoleServer>) -> MetadataMap {
+        let mut metadata = MetadataMap::new();
+        let authorization = match &self.credentials {
+            Credentials::Own(key) => key.clone(),
+            Credentials::Callers => context
+                .extensions
+                .get::<Parts>()
+                .and_then(|parts| parts.headers.get(http::header::AUTHORIZATION))
+                .and_then(|value| AsciiMetadataValue::try_from(value.as_bytes()).ok())
+                .map(|mut value| {
+                    value.set_sensitive(true);
+                    value
+                }),
+        };
+        if let Some(value) = authorization {
+            metadata.insert("authorization", value);
+        }
+        for (key, value) in [("traceparent", context.meta.get_traceparent()), ("tracestate", context.meta.get_tracestate())] {
+            if let Some(value) = value.filter(|value| value.len() <= 512).and_then(|value| value.parse().ok()) {
+                metadata.insert(key, value);
+            }
+        }
+        metadata
+    }
+
+    /// Runs one operation within its deadline, or until the client no longer wants it; `None` in that case.
+    pub(crate) async fn run(
+        &self,
+        operation: Operation,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<context_model::Result<reply::Reply>> {
+        let deadline = operation.deadline();
+        let call = async {
+            let _permit = self.calls.acquire().await.map_err(Error::internal)?;
+            Call { backend: &self.backend, metadata: self.metadata(context), deadline }.run(operation, arguments).await
+        };
+        let outcome = tokio::select! {
+            biased;
+            // Dropping the call resets its stream, which stops the work in the service.
+            () = context.ct.cancelled() => return None,
+            outcome = tokio::time::timeout(deadline, call) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
+        };
+        self.features.observe(operation, &outcome);
+        Some(outcome)
+    }
+
+    async fn call(
+        &self,
+        tool: &Tool,
+        operation: Operation,
+        arguments: JsonObject,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<CallToolResult> {
+        let outcome = match lenient::arguments(&tool.name, &tool.input_schema, arguments) {
+            Ok(arguments) => self.run(operation, arguments, context).await?,
+            Err(error) => Err(error),
+        };
+        Some(match outcome {
+            Ok(reply) => reply.into_result(),
+            Err(error) => {
+                if error.reason == Reason::Internal {
+                    tracing::error!(tool = operation.name(), ?error, "A tool call failed");
+                } else {
+                    tracing::debug!(tool = operation.name(), reason = error.reason.as_str(), "A tool call was refused");
+                }
+                reply::failure(&error)
+            }
+        })
+    }
+}
+
+/// This server's name and version.
+fn implementation() -> Implementation {
+    Implementation::new("context-gateway", env!("CARGO_PKG_VERSION"))
+        .with_title("Context service")
+        .with_description("Shared, durable, searchable memory for agents")
+}
+
+/// One page holds everything, so that no cursor was ever given out.
+fn refuse_cursor(request: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
+    match request.and_then(|request| request.cursor.as_ref()) {
+        None => Ok(()),
+        Some(_) => Err(ErrorData::invalid_params("unknown cursor; this list has one page", None)),
+    }
+}
+
+fn gone() -> ErrorData {
+    ErrorData::internal_error("the request was cancelled", None)
+}
+
+impl ServerHandler for Gateway {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_prompts().enable_resources().build();
+        ServerConfig::new(capabilities).with_server_info(implementation()).with_instructions(include_str!("instructions.md").trim_end())
+    }
+
+    async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let mut result = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), self.get_info());
+        result.ttl_ms = LISTING_TTL_MS;
+        result.cache_scope = CacheScope::Public;
+        Ok(result)
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        refuse_cursor(request.as_ref())?;
+        let tools = self.features.listed(Catalogue::get().tools());
+        let mut result = ListToolsResult::with_all_items(tools).with_ttl_ms(LISTING_TTL_MS).with_cache_scope(CacheScope::Public);
+        result.meta = self.stamp();
+        Ok(result)
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        Catalogue::get().find(name).cloned()
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        let catalogue = Catalogue::get();
+        let (Some(tool), Some(operation)) = (catalogue.find(&request.name), Operation::parse(&request.name)) else {
+            let shown: String = request.name.chars().take(64).collect();
+            let hint = nearest(&shown, catalogue.tools().iter().map(|tool| &*tool.name))
+                .map(|near| format!("; did you mean `{near}`?"))
+                .unwrap_or_default();
+            return Err(ErrorData::invalid_params(format!("unknown tool `{shown}`{hint}"), None));
+        };
+        let arguments = request.arguments.unwrap_or_default();
+        let result = self.call(tool, operation, arguments, &context).await.ok_or_else(gone)?;
+        Ok(result.with_meta(self.stamp()).into())
+    }
+
+    async fn complete(&self, _: CompleteRequestParams, _: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+        // Completion is not declared; the default would answer an empty list all the same.
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        refuse_cursor(request.as_ref())?;
+        let mut result =
+            ListPromptsResult::with_all_items(prompts::list()).with_ttl_ms(LISTING_TTL_MS).with_cache_scope(CacheScope::Public);
+        result.meta = self.stamp();
+        Ok(result)
+    }
+
+    async fn get_prompt(&self, request: GetPromptRequestParams, _: RequestContext<RoleServer>) -> Result<GetPromptResponse, ErrorData> {
+        let mut result = prompts::get(&request)?;
+        result.meta = self.stamp();
+        Ok(result.into())
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        refuse_cursor(request.as_ref())?;
+        let mut result = ListResourcesResult::with_all_items(Vec::new()).with_ttl_ms(LISTING_TTL_MS).with_cache_scope(CacheScope::Public);
+        result.meta = self.stamp();
+        Ok(result)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        refuse_cursor(request.as_ref())?;
+        let mut result = ListResourceTemplatesResult::with_all_items(resources::templates())
+            .with_ttl_ms(LISTING_TTL_MS)
+            .with_cache_scope(CacheScope::Public);
+        result.meta = self.stamp();
+        Ok(result)
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let contents = resources::read(self, &request.uri, &context).await?;
+        let mut result = ReadResourceResult::new(contents);
+        result.cache_scope = Some(CacheScope::Private);
+        result.ttl_ms = Some(0);
+        result.meta = self.stamp();
+        Ok(result.into())
+    }
+
+    fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.features.changes();
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = changes.changed() => {
+                    if changed.is_err() || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}

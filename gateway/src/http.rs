@@ -1,0 +1,108 @@
+//! The HTTP transport: streamable HTTP on `/mcp`, without sessions, beside the health routes.
+
+mod edge;
+mod serve;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::from_fn_with_state;
+use axum::routing::get;
+use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::cors::{AllowOrigin, CorsLayer};
+
+use crate::handler::Gateway;
+pub use serve::serve;
+
+/// How the HTTP transport is set up.
+#[derive(Debug, Clone)]
+pub struct HttpConfig {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Host names under which clients reach this server, besides the loopback names and the address it listens on.
+    pub allowed_hosts: Vec<String>,
+    /// Browser origins that may call, besides this server's own loopback origins; `scheme://host:port`, `:*` for any
+    /// port.
+    pub allowed_origins: Vec<String>,
+    /// The largest request body, in bytes.
+    pub max_message_bytes: usize,
+}
+
+impl HttpConfig {
+    fn hosts(&self) -> Vec<String> {
+        let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(String::from).into();
+        if !self.listen.ip().is_unspecified() {
+            hosts.push(self.listen.ip().to_string());
+        }
+        hosts.extend(self.allowed_hosts.iter().cloned());
+        hosts
+    }
+
+    fn origins(&self) -> Vec<String> {
+        let port = self.listen.port();
+        let mut origins: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].iter().map(|host| format!("http://{host}:{port}")).collect();
+        origins.extend(self.allowed_origins.iter().cloned());
+        origins
+    }
+}
+
+/// The routes. `stop` ends the long subscription streams.
+pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, stop: CancellationToken) -> Router {
+    let service = StreamableHttpService::new(
+        {
+            let gateway = gateway.clone();
+            move || Ok(gateway.clone())
+        },
+        Arc::new(NeverSessionManager::default()),
+        StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_sse_retry(None)
+            .with_allowed_hosts(config.hosts())
+            .with_allowed_origins(config.origins())
+            .enforce_origin_validation()
+            .with_max_request_body_bytes(config.max_message_bytes)
+            .with_cancellation_token(stop),
+    );
+    let admission = edge::Admission::new(config.max_message_bytes);
+    Router::new()
+        .route_service("/mcp", service.clone())
+        .route_service("/mcp/", service)
+        .layer(from_fn_with_state(admission, edge::admit))
+        .layer(cors(config.origins()))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .layer(CatchPanicLayer::new())
+        .with_state(gateway)
+}
+
+/// Lets the allowed origins read replies from a browser. rmcp refuses the others by itself.
+fn cors(origins: Vec<String>) -> CorsLayer {
+    let allowed = AllowOrigin::predicate(move |origin: &HeaderValue, _| {
+        origin.to_str().is_ok_and(|origin| {
+            origins.iter().any(|allowed| match allowed.strip_suffix(":*") {
+                Some(base) => origin.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')),
+                None => origin.eq_ignore_ascii_case(allowed),
+            })
+        })
+    });
+    let mcp = ["mcp-protocol-version", "mcp-method", "mcp-name", "traceparent", "tracestate"];
+    let mut headers = vec![header::ACCEPT, header::AUTHORIZATION, header::CONTENT_TYPE];
+    headers.extend(mcp.map(HeaderName::from_static));
+    CorsLayer::new().allow_origin(allowed).allow_methods([Method::POST]).allow_headers(headers).max_age(Duration::from_secs(3600))
+}
+
+async fn ready(State(gateway): State<Arc<Gateway>>) -> (StatusCode, &'static str) {
+    if gateway.backend().is_ready(Duration::from_secs(2)).await {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the context service cannot be reached\n")
+    }
+}

@@ -1,0 +1,60 @@
+//! Which known name a misspelt one was probably meant to be.
+
+/// The candidate closest to `name`, when one is close enough to suggest.
+///
+/// Close means: one contains the other as a whole word part (`thread` for `thread_id`), or the edit distance is at
+/// most a third of the longer name. Names beyond 64 characters are never close.
+pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.is_empty() || name.len() > 64 {
+        return None;
+    }
+    let name = name.to_lowercase().replace('-', "_");
+    candidates
+        .into_iter()
+        .filter_map(|candidate| {
+            let distance = edit_distance(&name, candidate);
+            let close = distance * 3 <= name.len().max(candidate.len());
+            let part = name.len() > 2 && (candidate.contains(&name) || name.contains(candidate));
+            (close || part).then_some((distance, candidate))
+        })
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance over bytes; the names compared are short ASCII.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b = b.as_bytes();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    const KNOWN: [&str; 5] = ["thread_id", "source", "text", "metadata", "tags"];
+
+    #[test]
+    fn a_typo_a_dash_and_a_part_of_the_name_find_it() {
+        assert_eq!(nearest("tread_id", KNOWN), Some("thread_id"));
+        assert_eq!(nearest("Thread-Id", KNOWN), Some("thread_id"));
+        assert_eq!(nearest("thread", KNOWN), Some("thread_id"));
+        assert_eq!(nearest("metdata", KNOWN), Some("metadata"));
+    }
+
+    #[test]
+    fn a_stranger_finds_nothing() {
+        assert_eq!(nearest("banana", KNOWN), None);
+        assert_eq!(nearest("", KNOWN), None);
+        assert_eq!(nearest(&"t".repeat(1000), KNOWN), None);
+    }
+}

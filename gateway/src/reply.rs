@@ -1,0 +1,70 @@
+//! From the service's answer to the result a client reads.
+
+use context_model::Error;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
+
+/// A successful reply: the JSON object, and which part of it is the text.
+#[derive(Debug)]
+pub struct Reply {
+    /// What `structuredContent` carries; always an object.
+    pub structured: Value,
+    /// The key whose value is the text, for the tool that is documented to return a bare list.
+    pub text_key: Option<&'static str>,
+}
+
+impl Reply {
+    /// The result with the JSON both as structured content and, for clients that read only that, as text.
+    #[must_use]
+    pub fn into_result(self) -> CallToolResult {
+        let text = match self.text_key {
+            Some(key) => self.structured[key].to_string(),
+            None => self.structured.to_string(),
+        };
+        let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+        result.structured_content = Some(self.structured);
+        result
+    }
+}
+
+/// The result for an error: complete in the text, because clients show nothing else of a failed call.
+#[must_use]
+pub fn failure(error: &Error) -> CallToolResult {
+    let mut text = json!({
+        "error": error.message,
+        "reason": error.reason.as_str(),
+        "violations": error.violations,
+    });
+    if let Some(after) = error.retry_after {
+        text["retry_after_seconds"] = json!(after.as_secs().max(1));
+    }
+    CallToolResult::error(vec![ContentBlock::text(text.to_string())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(result: &CallToolResult) -> Value {
+        serde_json::from_str(&result.content[0].as_text().unwrap().text).unwrap()
+    }
+
+    #[test]
+    fn an_error_is_text_alone_and_names_every_violation() {
+        let result = failure(&Error::invalid("limit", "`limit` is 500; the allowed range is 1 to 100"));
+        assert_eq!(result.is_error, Some(true));
+        assert_eq!(result.structured_content, None);
+        assert_eq!(
+            text(&result),
+            json!({"error": "`limit` is 500; the allowed range is 1 to 100", "reason": "INVALID_ARGUMENT",
+                "violations": [{"field": "limit", "description": "`limit` is 500; the allowed range is 1 to 100"}]})
+        );
+    }
+
+    #[test]
+    fn a_documented_list_is_the_text_and_sits_under_result_in_the_structure() {
+        let result = Reply { structured: json!({"result": [{"id": 1}], "revision": 4}), text_key: Some("result") }.into_result();
+        assert_eq!(text(&result), json!([{"id": 1}]));
+        assert_eq!(result.structured_content, Some(json!({"result": [{"id": 1}], "revision": 4})));
+    }
+}

@@ -1,0 +1,59 @@
+//! The stdio transport: JSON-RPC lines on stdin and stdout, nothing else on either.
+
+use std::io;
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::service::{QuitReason, serve_server_with_ct};
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::io::stdio_pipes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+
+use crate::handler::Gateway;
+
+/// Serves the client that started this process until it closes stdin or `stop` is cancelled.
+///
+/// # Errors
+/// When the client speaks no MCP.
+pub async fn serve(gateway: Arc<Gateway>, max_message_bytes: usize, stop: CancellationToken) -> io::Result<()> {
+    let (reader, writer) = stdio_pipes();
+    serve_on(gateway, reader, writer, max_message_bytes, stop).await
+}
+
+/// The same on any pair of streams.
+///
+/// # Errors
+/// When the peer's first message is not the start of an MCP conversation.
+pub async fn serve_on(
+    gateway: Arc<Gateway>,
+    reader: impl AsyncRead + Send + Unpin + 'static,
+    writer: impl AsyncWrite + Send + Unpin + 'static,
+    max_message_bytes: usize,
+    stop: CancellationToken,
+) -> io::Result<()> {
+    let transport = AsyncRwTransport::<RoleServer, _, _>::new_server(reader, writer).with_max_line_length(max_message_bytes);
+    let changes = gateway.features().changes();
+    let running = match serve_server_with_ct(gateway, transport, stop).await {
+        Ok(running) => running,
+        // A client that came and went without a word is not an error.
+        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_) | rmcp::service::ServerInitializeError::Cancelled) => return Ok(()),
+        Err(error) => return Err(io::Error::other(error)),
+    };
+    let announcing = tokio::spawn(announce(changes, running.peer().clone()));
+    let reason = running.waiting().await.map_err(io::Error::other)?;
+    announcing.abort();
+    if let QuitReason::JoinError(error) = reason {
+        return Err(io::Error::other(error));
+    }
+    Ok(())
+}
+
+/// Tells a client of the initialize-based revisions when the list of tools changes. Later ones subscribe instead.
+async fn announce<T>(mut changes: tokio::sync::watch::Receiver<T>, peer: rmcp::Peer<RoleServer>) {
+    while changes.changed().await.is_ok() {
+        if peer.peer_info().is_some() && peer.notify_tool_list_changed().await.is_err() {
+            return;
+        }
+    }
+}
