@@ -1,5 +1,47 @@
 //! The embedded database: SQLite in one file, owned by one process.
+//!
+//! [`SqliteStore`] implements [`context_store::Store`]. One thread writes and commits everything that waits as one
+//! transaction, each request in a savepoint of its own; other threads read, each read in one transaction. Nothing here
+//! runs on an async worker.
+//!
+//! ```no_run
+//! use context_store_sqlite::{Config, SqliteStore};
+//!
+//! let store = SqliteStore::open(Config::new("contexts.db"))?;
+//! # Ok::<(), context_store_sqlite::OpenError>(())
+//! ```
 
+mod batch;
+mod config;
+mod connection;
+mod delete_entries;
+mod entries;
+mod failure;
 mod filter;
+mod full_text;
+mod idempotency;
+mod images;
+mod lock;
+mod open;
+mod owners;
+mod queue;
+mod read_entries;
+mod readers;
+mod request;
 pub(crate) mod schema;
 pub(crate) mod sql;
+mod statement;
+mod statistics;
+mod store;
+mod store_entry;
+mod tags;
+mod threads;
+mod transaction;
+mod update_entry;
+mod weigh;
+mod writer;
+
+pub use config::{Config, Started};
+pub use lock::Holder;
+pub use open::OpenError;
+pub use store::SqliteStore;

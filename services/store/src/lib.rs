@@ -11,9 +11,9 @@ mod error;
 mod read;
 mod write;
 
-pub use error::StoreError;
+pub use error::{BoxError, StoreError};
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
-pub use write::{DeleteCriteria, Idempotency, ItemOutcome, StoredBatch, WriteOptions, Written};
+pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
 
 use async_trait::async_trait;
 use context_model::{EntryUpdate, Filter, NewEntry};

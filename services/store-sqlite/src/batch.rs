@@ -1,0 +1,30 @@
+//! What `atomic` means for the items of a batch.
+
+use context_store::{ErrorByMessage, ItemOutcome, StoreError, StoredBatch};
+
+use crate::failure::Failure;
+use crate::transaction::Transaction;
+
+/// Applies the items in order. With `atomic` the first refusal is the error, and the request's savepoint undoes the
+/// items before it; without it the refusal is that item's outcome.
+///
+/// `apply` must refuse an item before its first write, so that a refused item has nothing to undo.
+pub(crate) fn apply<I>(
+    transaction: &mut Transaction<'_>,
+    items: &[I],
+    atomic: bool,
+    mut apply: impl FnMut(&mut Transaction<'_>, &I) -> Result<ItemOutcome, Failure>,
+) -> Result<StoredBatch, Failure> {
+    let mut outcomes = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        match apply(transaction, item) {
+            Ok(outcome) => outcomes.push(Ok(outcome)),
+            Err(Failure::Rejected(StoreError::Rejected(error))) if atomic => {
+                return Err(Failure::Rejected(StoreError::Item { index, error }));
+            }
+            Err(Failure::Rejected(StoreError::Rejected(error))) => outcomes.push(Err(Box::new(ErrorByMessage(error)))),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(StoredBatch { items: outcomes })
+}

@@ -1,0 +1,76 @@
+//! Connections and their settings.
+
+use std::path::Path;
+use std::time::Duration;
+
+use diesel::connection::SimpleConnection as _;
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+
+/// `"Ctxs"`: marks a database file as ours.
+pub(crate) const APPLICATION_ID: i32 = 0x4374_7873;
+
+/// Bytes of the write-ahead log that are kept for reuse after a checkpoint.
+const KEPT_WAL_BYTES: u32 = 64 * 1024 * 1024;
+
+/// Pages (of 4 KiB) in the write-ahead log before a commit moves them into the database.
+const CHECKPOINT_PAGES: u32 = 4000;
+
+/// Bytes of the database that a connection reads through the page cache of the system.
+const MMAP_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// What kept a connection from being opened, with the driver's message.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnectError {
+    #[error("{0}")]
+    Connect(#[from] diesel::ConnectionError),
+    #[error("{0}")]
+    Settings(#[from] diesel::result::Error),
+    #[error("the path is not valid UTF-8")]
+    Path,
+    #[error("the file system does not support a write-ahead log: the database stays in `{0}` mode")]
+    JournalMode(String),
+}
+
+/// The one connection that writes.
+pub(crate) fn writer(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
+    let mut conn = connect(path, busy_timeout)?;
+    let mode = pragma_text(&mut conn, "PRAGMA journal_mode = WAL")?;
+    if mode != "wal" {
+        return Err(ConnectError::JournalMode(mode));
+    }
+    // FULL: a commit returns after the log reached the disk, so that an acknowledged write survives a power cut.
+    conn.batch_execute(&format!(
+        "PRAGMA synchronous = FULL; PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; \
+         PRAGMA journal_size_limit = {KEPT_WAL_BYTES}; PRAGMA analysis_limit = 400"
+    ))?;
+    Ok(conn)
+}
+
+/// A connection that only reads.
+pub(crate) fn reader(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
+    let mut conn = connect(path, busy_timeout)?;
+    conn.batch_execute("PRAGMA query_only = ON; PRAGMA cache_size = -8192")?;
+    Ok(conn)
+}
+
+fn connect(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
+    // Absolute, so that no file name is taken for a URI.
+    let path = std::path::absolute(path).ok();
+    let path = path.as_deref().and_then(Path::to_str).ok_or(ConnectError::Path)?;
+    let mut conn = SqliteConnection::establish(path)?;
+    // First of all: every other statement may meet a lock.
+    conn.batch_execute(&format!("PRAGMA busy_timeout = {}", busy_timeout.as_millis()))?;
+    conn.batch_execute(&format!("PRAGMA mmap_size = {MMAP_BYTES}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF"))?;
+    Ok(conn)
+}
+
+/// The integer a PRAGMA gives.
+pub(crate) fn pragma_int(conn: &mut SqliteConnection, sql: &str) -> QueryResult<i64> {
+    // A PRAGMA's column has the PRAGMA's name, which the table-valued form lets us choose.
+    diesel::dsl::sql::<diesel::sql_types::BigInt>(sql).get_result(conn)
+}
+
+fn pragma_text(conn: &mut SqliteConnection, sql: &str) -> QueryResult<String> {
+    diesel::dsl::sql::<diesel::sql_types::Text>(sql).get_result(conn)
+}

@@ -1,0 +1,111 @@
+//! Deleting entries by criteria.
+
+use std::collections::BTreeMap;
+
+use context_model::Source;
+use context_store::DeleteCriteria;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+
+use crate::entries::{parse_source, parse_tags};
+use crate::failure::Failure;
+use crate::full_text::FullTextChange;
+use crate::images;
+use crate::owners::id_of_row;
+use crate::schema::entries as table;
+use crate::sql::{self, Bind, Fragment};
+use crate::tags;
+use crate::threads::{self, Removed};
+use crate::transaction::{Operation, Transaction};
+
+/// Entries held in memory at a time.
+const CHUNK: usize = 1000;
+
+#[derive(QueryableByName)]
+struct Doomed {
+    #[diesel(sql_type = BigInt)]
+    row_id: i64,
+    #[diesel(sql_type = Text)]
+    thread_id: String,
+    #[diesel(sql_type = Text)]
+    source: String,
+    #[diesel(sql_type = BigInt)]
+    image_count: i64,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Text)]
+    tags: String,
+}
+
+/// Deletes what the criteria select and gives how many entries that were.
+pub(crate) fn delete(transaction: &mut Transaction<'_>, criteria: &DeleteCriteria) -> Result<u64, Failure> {
+    let select = select(transaction, criteria);
+    let mut touched: BTreeMap<String, Removed> = BTreeMap::new();
+    let mut deleted = 0u64;
+    loop {
+        let doomed: Vec<Doomed> = sql::query(transaction.conn, &select)?;
+        let last = doomed.len() < CHUNK;
+        for entry in doomed {
+            let source = parse_source(&entry.source).map_err(Failure::Rejected)?;
+            touched.entry(entry.thread_id.clone()).or_default().add(source, entry.image_count > 0);
+            delete_entry(transaction, &entry, source)?;
+            deleted += 1;
+        }
+        if last {
+            break;
+        }
+    }
+    for (thread_id, removed) in touched {
+        let gone = threads::after_removal(transaction.conn, transaction.owner.owner, &thread_id, removed)?;
+        transaction.owner.thread_count -= i64::from(gone);
+    }
+    Ok(deleted)
+}
+
+fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment {
+    let DeleteCriteria { ids, threads, source, created_before } = criteria;
+    let mut select = Fragment::new("SELECT row_id, thread_id, source, image_count, version, tags FROM entries WHERE owner = ");
+    select.bind(Bind::Int(transaction.owner.owner));
+    if let Some(ids) = ids {
+        let row_ids: Vec<i64> = ids.iter().filter_map(|&id| transaction.owner.row_id(id)).collect();
+        select.push(" AND row_id IN (SELECT value FROM json_each(").bind(Bind::Text(serde_json::json!(row_ids).to_string())).push("))");
+    }
+    if let Some(threads) = threads {
+        let threads: Vec<&str> = threads.iter().map(context_model::ThreadId::as_str).collect();
+        select.push(" AND thread_id IN (SELECT value FROM json_each(").bind(Bind::Text(serde_json::json!(threads).to_string())).push("))");
+    }
+    if let Some(source) = source {
+        select.push(" AND source = ").bind(Bind::Text(source.as_str().to_owned()));
+    }
+    if let Some(before) = created_before {
+        select.push(" AND created_at < ").bind(Bind::Int(before.micros()));
+    }
+    if ids.is_none() && threads.is_none() && created_before.is_none() {
+        // A source alone would delete half of everything; the operation refuses it, and so does the store.
+        select.push(" AND 0");
+    }
+    select.push(&format!(" LIMIT {CHUNK}"));
+    select
+}
+
+fn delete_entry(transaction: &mut Transaction<'_>, entry: &Doomed, source: Source) -> Result<(), Failure> {
+    let Doomed { row_id, thread_id, source: _, image_count, version, tags } = entry;
+    let owner = transaction.owner.owner;
+    let tags = parse_tags(tags).map_err(Failure::Rejected)?;
+    tags::remove(transaction, *row_id, &tags)?;
+    if *image_count > 0 {
+        images::delete(transaction.conn, owner, *row_id)?;
+    }
+    diesel::delete(table::table.find(row_id)).execute(transaction.conn)?;
+    transaction.full_text(FullTextChange::Delete { owner, row_id: *row_id });
+    transaction.changed(Operation::Delete, id_of_row(*row_id), thread_id, *version)?;
+    let counts = &mut transaction.owner;
+    counts.entry_count -= 1;
+    match source {
+        Source::User => counts.user_count -= 1,
+        Source::Agent => counts.agent_count -= 1,
+    }
+    counts.multimodal_count -= i64::from(*image_count > 0);
+    counts.image_count -= image_count;
+    Ok(())
+}

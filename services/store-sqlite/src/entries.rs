@@ -1,0 +1,153 @@
+//! The rows of entries and how they become entries.
+
+use context_model::{ContentType, Error, JsonObject, Reason, Source, Timestamp};
+use context_store::{RowSelection, StoreError, StoredEntry};
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+
+use crate::failure::{store_error, unreadable};
+use crate::images;
+use crate::owners::id_of_row;
+use crate::schema::entries;
+
+/// An entry's row, without what only conditions need.
+#[derive(Debug, Clone, Queryable, Selectable)]
+#[diesel(table_name = entries)]
+pub(crate) struct EntryRow {
+    pub row_id: i64,
+    pub thread_id: String,
+    pub source: String,
+    pub image_count: i64,
+    pub version: i64,
+    pub created_at: i64,
+    pub updated_at: i64,
+    pub tags: String,
+    pub summary: String,
+    pub metadata: String,
+    pub text: String,
+}
+
+impl EntryRow {
+    fn bytes(&self) -> u64 {
+        (self.text.len() + self.metadata.len() + self.tags.len() + self.summary.len() + self.thread_id.len()) as u64
+    }
+
+    /// The entry, without images.
+    pub fn into_entry(self) -> Result<StoredEntry, StoreError> {
+        let Self { row_id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata, text } = self;
+        Ok(StoredEntry {
+            id: id_of_row(row_id),
+            thread_id,
+            source: parse_source(&source)?,
+            content_type: ContentType::of(usize::from(image_count > 0)),
+            text,
+            summary,
+            metadata: parse_metadata(&metadata)?,
+            tags: parse_tags(&tags)?,
+            created_at: Timestamp(created_at),
+            updated_at: Timestamp(updated_at),
+            version,
+            images: None,
+        })
+    }
+}
+
+pub(crate) fn parse_source(text: &str) -> Result<Source, StoreError> {
+    [Source::User, Source::Agent].into_iter().find(|source| source.as_str() == text).ok_or_else(|| unreadable("source", None))
+}
+
+pub(crate) fn parse_metadata(json: &str) -> Result<JsonObject, StoreError> {
+    serde_json::from_str(json).map_err(|e| unreadable("metadata", Some(e)))
+}
+
+pub(crate) fn parse_tags(json: &str) -> Result<Vec<String>, StoreError> {
+    serde_json::from_str(json).map_err(|e| unreadable("tags", Some(e)))
+}
+
+pub(crate) fn tags_json(tags: &[String]) -> String {
+    serde_json::json!(tags).to_string()
+}
+
+diesel::define_sql_function! {
+    /// SQLite's `substr`, which counts characters.
+    fn substr(text: diesel::sql_types::Text, start: diesel::sql_types::BigInt, length: diesel::sql_types::BigInt) -> diesel::sql_types::Text;
+}
+
+/// The row with this row id and the first characters of its text.
+fn find_start(conn: &mut SqliteConnection, row_id: i64, chars: u32) -> QueryResult<Option<EntryRow>> {
+    entries::table
+        .find(row_id)
+        .select((
+            entries::row_id,
+            entries::thread_id,
+            entries::source,
+            entries::image_count,
+            entries::version,
+            entries::created_at,
+            entries::updated_at,
+            entries::tags,
+            entries::summary,
+            entries::metadata,
+            substr(entries::text, 1, i64::from(chars)),
+        ))
+        .first(conn)
+        .optional()
+}
+
+/// The row with this row id.
+pub(crate) fn find(conn: &mut SqliteConnection, row_id: i64) -> QueryResult<Option<EntryRow>> {
+    entries::table.find(row_id).select(EntryRow::as_select()).first(conn).optional()
+}
+
+/// The entries with these row ids, in the same order; unknown ones are skipped.
+///
+/// # Errors
+/// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection; no more than that is read.
+pub(crate) fn load(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_ids: &[i64],
+    selection: RowSelection,
+) -> Result<Vec<StoredEntry>, StoreError> {
+    let mut found = Vec::with_capacity(row_ids.len());
+    let mut with_images = Vec::new();
+    let mut bytes = 0u64;
+    for &row_id in row_ids {
+        let row = match selection.text_chars {
+            None => find(conn, row_id),
+            Some(chars) => find_start(conn, row_id, chars),
+        };
+        let Some(row) = row.map_err(store_error)? else { continue };
+        bytes = bytes.saturating_add(row.bytes());
+        if bytes > selection.max_bytes && !found.is_empty() {
+            return Err(too_large(selection));
+        }
+        if row.image_count > 0 {
+            with_images.push(row_id);
+        }
+        found.push((row_id, row.into_entry()?));
+    }
+    if selection.images {
+        if found.len() > 1 && !with_images.is_empty() {
+            let image_bytes = images::bytes(conn, owner, &with_images).map_err(store_error)?;
+            if bytes.saturating_add(image_bytes) > selection.max_bytes {
+                return Err(too_large(selection));
+            }
+        }
+        let mut images = images::load(conn, owner, &with_images)?;
+        for (row_id, entry) in &mut found {
+            entry.images = Some(images.remove(row_id).unwrap_or_default());
+        }
+    }
+    Ok(found.into_iter().map(|(_, entry)| entry).collect())
+}
+
+fn too_large(selection: RowSelection) -> StoreError {
+    let limit = selection.max_bytes;
+    let advice = if selection.images {
+        "ask with include_images=false, or for fewer entries"
+    } else {
+        "ask for fewer entries (include_images=false is set already)"
+    };
+    Error::new(Reason::ResultTooLarge, format!("the result would exceed {limit} bytes; {advice}")).into()
+}

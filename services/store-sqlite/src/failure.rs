@@ -1,0 +1,88 @@
+//! Why something failed: the one place that reads SQLite's messages.
+
+use context_model::Error;
+use context_store::StoreError;
+use diesel::result::Error as DieselError;
+
+/// Why a write did not happen.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The request contradicts what is stored. Only this request is undone.
+    Rejected(StoreError),
+    /// Anything else. What the transaction did so far is in doubt.
+    Database(DieselError),
+}
+
+impl From<DieselError> for Failure {
+    fn from(error: DieselError) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Rejected(StoreError::Rejected(error))
+    }
+}
+
+impl From<Failure> for StoreError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Rejected(error) => error,
+            Failure::Database(error) => store_error(error),
+        }
+    }
+}
+
+/// What SQLite's result codes mean to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Full,
+    ReadOnly,
+    Corrupt,
+    Unavailable,
+    Internal,
+}
+
+/// diesel hides SQLite's result codes and keeps `sqlite3_errmsg`, whose texts for these codes are fixed (`sqlite3ErrStr`
+/// in main.c). FTS5 has its own for a damaged index.
+pub(crate) fn kind(message: &str) -> Kind {
+    let message = message.to_ascii_lowercase();
+    let says = |texts: &[&str]| texts.iter().any(|text| message.contains(text));
+    if says(&["database or disk is full"]) {
+        Kind::Full
+    } else if says(&["malformed", "file is not a database", "corrupt"]) {
+        Kind::Corrupt
+    } else if says(&["readonly database", "unable to open database", "access permission denied", "authorization denied"]) {
+        Kind::ReadOnly
+    } else if says(&["disk i/o error", "database is locked", "table is locked", "out of memory", "locking protocol"]) {
+        Kind::Unavailable
+    } else {
+        Kind::Internal
+    }
+}
+
+/// A driver error as the store's callers see it.
+pub(crate) fn store_error(error: DieselError) -> StoreError {
+    match kind(&error.to_string()) {
+        Kind::Full => StoreError::Full(error.into()),
+        Kind::ReadOnly => StoreError::ReadOnly(error.into()),
+        Kind::Corrupt => StoreError::Corrupt(error.into()),
+        Kind::Unavailable => StoreError::Unavailable(error.into()),
+        Kind::Internal => StoreError::Internal(error.into()),
+    }
+}
+
+/// A stored value that no version of this program writes.
+#[derive(Debug, thiserror::Error)]
+#[error("stored {what} cannot be read")]
+pub(crate) struct Unreadable {
+    pub what: &'static str,
+    #[source]
+    pub source: Option<serde_json::Error>,
+}
+
+/// The database holds something that cannot have been written by this program.
+pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
+    StoreError::Corrupt(Unreadable { what, source }.into())
+}

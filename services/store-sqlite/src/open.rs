@@ -1,0 +1,249 @@
+//! Opening a database file: whose it is, which schema it has, and one process at a time.
+
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use context_model::MetadataPath;
+use context_store::StoreError;
+use diesel::connection::SimpleConnection as _;
+use diesel::dsl::sql;
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+use diesel::sqlite::SqliteConnection;
+use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
+
+use crate::config::Config;
+use crate::connection::{self, APPLICATION_ID, ConnectError, pragma_int};
+use crate::failure::{Kind, kind};
+use crate::filter;
+use crate::lock::{Holder, Lock, LockError};
+
+const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/sqlite");
+
+/// The `user_version` that the newest migration leaves.
+pub(crate) const SCHEMA_VERSION: i64 = 1;
+
+/// Why a database was not opened. Each message is a sentence for whoever started the service, and names the file.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process holds the file.
+    #[error("the database {} is held by {holder}; stop it, or reach it through its socket", path.display())]
+    Held {
+        /// The file.
+        path: PathBuf,
+        /// Who holds it.
+        holder: Holder,
+    },
+    /// A newer version of the service wrote the file.
+    #[error(
+        "the database {} has schema version {found}; this program knows versions up to {known}: use the newer program that wrote it",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its schema version.
+        found: i64,
+        /// The newest version this program knows.
+        known: i64,
+    },
+    /// The file is a database of something else. It was not touched.
+    #[error(
+        "the database {} was not made by this service and was left untouched; name another file, or import it with \
+         `context-service migrate-data` (not yet in this version)",
+        path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is damaged, or no database at all.
+    #[error("the database {} is damaged or not an SQLite database; restore it from a backup", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        #[source]
+        source: context_store::BoxError,
+    },
+    /// The disk is full.
+    #[error("the disk that holds the database {} is full; free some space and start again", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite or the system says.
+        #[source]
+        source: context_store::BoxError,
+    },
+    /// The file or its directory cannot be created or written.
+    #[error("the database {} cannot be written ({source}); check the permissions of the file and its directory", path.display())]
+    NotWritable {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite or the system says.
+        #[source]
+        source: context_store::BoxError,
+    },
+    /// A metadata field to be indexed is not a path.
+    #[error(
+        "METADATA_INDEXED_FIELDS names `{field}`; a field is a path of 1 to 32 segments of letters, digits, `_` and `-`, joined by dots"
+    )]
+    IndexedField {
+        /// The field as given.
+        field: String,
+    },
+    /// Anything else.
+    #[error("the database {} cannot be opened: {source}", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        #[source]
+        source: context_store::BoxError,
+    },
+}
+
+impl OpenError {
+    fn from_io(path: &Path, error: std::io::Error) -> Self {
+        let path = path.to_owned();
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { path, source: error.into() },
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory | ErrorKind::IsADirectory => {
+                Self::NotWritable { path, source: error.into() }
+            }
+            _ => Self::Other { path, source: error.into() },
+        }
+    }
+
+    fn from_driver(path: &Path, error: impl Into<context_store::BoxError>) -> Self {
+        let (path, source) = (path.to_owned(), error.into());
+        match kind(&source.to_string()) {
+            Kind::Full => Self::Full { path, source },
+            Kind::Corrupt => Self::Corrupt { path, source },
+            Kind::ReadOnly => Self::NotWritable { path, source },
+            Kind::Unavailable | Kind::Internal => Self::Other { path, source },
+        }
+    }
+
+    pub(crate) fn from_store(path: &Path, error: StoreError) -> Self {
+        let path = path.to_owned();
+        match error {
+            StoreError::Full(source) => Self::Full { path, source },
+            StoreError::Corrupt(source) => Self::Corrupt { path, source },
+            StoreError::ReadOnly(source) => Self::NotWritable { path, source },
+            other => Self::Other { path, source: other.into() },
+        }
+    }
+}
+
+/// A database file that is ours, locked and migrated.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub lock: Lock,
+    pub path: PathBuf,
+    pub indexed: Vec<MetadataPath>,
+}
+
+/// Locks the file, makes sure that it is ours, and brings its schema up to date over the connection it gives back.
+pub(crate) fn open(config: &Config) -> Result<(Opened, SqliteConnection), OpenError> {
+    let path = context_model::local::absolute(&config.path);
+    if let Some(directory) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|e| OpenError::from_io(&path, e))?;
+    }
+    let lock = Lock::acquire(&path, config.started).map_err(|error| match error {
+        LockError::Held(holder) => OpenError::Held { path: path.clone(), holder },
+        LockError::Io(error) => OpenError::from_io(&path, error),
+    })?;
+    let identity = identify(&path)?;
+    let connect = |e: ConnectError| OpenError::from_driver(&path, e);
+    let mut conn = connection::writer(&path, config.busy_timeout).map_err(connect)?;
+    migrate(&mut conn, &path, identity)?;
+    let mut indexed = Vec::with_capacity(config.indexed_fields.len());
+    for field in &config.indexed_fields {
+        indexed.push(MetadataPath::parse(field).ok_or_else(|| OpenError::IndexedField { field: field.clone() })?);
+    }
+    keep_indexes(&mut conn, &indexed).map_err(|e| OpenError::from_driver(&path, e))?;
+    Ok((Opened { lock, path, indexed }, conn))
+}
+
+/// Makes the indexes of these metadata fields and drops those of other ones.
+fn keep_indexes(conn: &mut SqliteConnection, indexed: &[MetadataPath]) -> QueryResult<()> {
+    let wanted: Vec<(String, String)> = indexed.iter().map(filter::index_statement).collect();
+    let present: Vec<String> =
+        sql::<Text>("SELECT name FROM sqlite_schema WHERE type = 'index' AND name LIKE 'entries\\_by\\_metadata:%' ESCAPE '\\'")
+            .load(conn)?;
+    for name in present.iter().filter(|name| !wanted.iter().any(|(wanted, _)| wanted == *name)) {
+        tracing::info!("Dropping the index `{name}`: METADATA_INDEXED_FIELDS names its field no more");
+        conn.batch_execute(&format!("DROP INDEX \"{name}\""))?;
+    }
+    for (name, statement) in wanted.iter().filter(|(name, _)| !present.contains(name)) {
+        tracing::info!("Creating the index `{name}`");
+        conn.batch_execute(statement)?;
+    }
+    Ok(())
+}
+
+/// Whose a database file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Identity {
+    Ours,
+    Empty,
+}
+
+/// Tells a file of ours from an empty one, and refuses everything else, without opening it for writing: SQLite would
+/// move the log of a foreign database into it.
+fn identify(path: &Path) -> Result<Identity, OpenError> {
+    let io = |e| OpenError::from_io(path, e);
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = match options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
+        Ok(file) => file,
+        Err(error) => return Err(io(error)),
+    };
+    let mut header = Vec::with_capacity(100);
+    (&mut file).take(100).read_to_end(&mut header).map_err(io)?;
+    if header.is_empty() {
+        return Ok(Identity::Empty);
+    }
+    // https://www.sqlite.org/fileformat.html#the_database_header
+    if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
+        let source = std::io::Error::new(ErrorKind::InvalidData, "the file does not start as an SQLite database does");
+        return Err(OpenError::Corrupt { path: path.to_owned(), source: source.into() });
+    }
+    if header[68..72] == APPLICATION_ID.to_be_bytes() {
+        return Ok(Identity::Ours);
+    }
+    // What the log holds counts too: our own mark may not have left it.
+    drop(file);
+    let (application, tables) = look_inside(path).map_err(|e| OpenError::from_driver(path, e))?;
+    match (application, tables) {
+        (id, _) if id == i64::from(APPLICATION_ID) => Ok(Identity::Ours),
+        (0, 0) => Ok(Identity::Empty),
+        _ => Err(OpenError::Foreign { path: path.to_owned() }),
+    }
+}
+
+fn look_inside(path: &Path) -> Result<(i64, i64), ConnectError> {
+    let text = path.to_str().ok_or(ConnectError::Path)?;
+    // https://www.sqlite.org/uri.html: these three would end the path.
+    let escaped = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let mut conn = SqliteConnection::establish(&format!("file://{escaped}?mode=ro"))?;
+    conn.batch_execute("PRAGMA busy_timeout = 1000")?;
+    Ok((pragma_int(&mut conn, "PRAGMA application_id")?, pragma_int(&mut conn, "SELECT count(*) FROM sqlite_schema")?))
+}
+
+fn migrate(conn: &mut SqliteConnection, path: &Path, identity: Identity) -> Result<(), OpenError> {
+    let driver = |e: diesel::result::Error| OpenError::from_driver(path, e);
+    let found = pragma_int(conn, "PRAGMA user_version").map_err(driver)?;
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
+    }
+    if identity == Identity::Empty {
+        // Before the first table, so that a start that is cut short leaves a file that is recognised as ours.
+        conn.batch_execute(&format!("PRAGMA application_id = {APPLICATION_ID}")).map_err(driver)?;
+    }
+    if found < SCHEMA_VERSION {
+        conn.run_pending_migrations(MIGRATIONS).map_err(|e| OpenError::from_driver(path, e))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! The owners' rows: revision, next id and counts.
+
+use std::collections::HashMap;
+
+use context_store::OwnerId;
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+
+use crate::schema::owners;
+
+/// Bits of a row id that hold the entry's id; the owner's number has the rest.
+const ID_BITS: u32 = 40;
+
+/// One owner's row.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable, AsChangeset, Identifiable)]
+#[diesel(table_name = owners, primary_key(owner))]
+pub(crate) struct Owner {
+    pub owner: i64,
+    pub owner_id: String,
+    pub revision: i64,
+    pub next_id: i64,
+    pub entry_count: i64,
+    pub user_count: i64,
+    pub agent_count: i64,
+    pub multimodal_count: i64,
+    pub image_count: i64,
+    pub thread_count: i64,
+    pub tag_count: i64,
+}
+
+impl Owner {
+    /// The private row id of this owner's entry; `None` for an id that no entry can have.
+    pub fn row_id(&self, id: i64) -> Option<i64> {
+        (1..1 << ID_BITS).contains(&id).then_some(self.owner << ID_BITS | id)
+    }
+}
+
+/// The entry's id in a private row id.
+pub(crate) const fn id_of_row(row_id: i64) -> i64 {
+    row_id & ((1 << ID_BITS) - 1)
+}
+
+/// The owner's row, when it ever wrote.
+pub(crate) fn find(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Option<Owner>> {
+    owners::table.filter(owners::owner_id.eq(id.as_str())).select(Owner::as_select()).first(conn).optional()
+}
+
+/// The rows the writer changed in the transaction that is open, and those it read before. Each changed row is written
+/// once, as the last statement before the commit, however many requests share the transaction.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    rows: HashMap<String, (Owner, Written)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Yes,
+    Not,
+}
+
+/// Rows kept between transactions, at most.
+const CACHED_ROWS: usize = 10_000;
+
+impl Owners {
+    /// The row as the transaction that is open sees it.
+    pub fn find(&mut self, conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Option<Owner>> {
+        if let Some((owner, _)) = self.rows.get(id.as_str()) {
+            return Ok(Some(owner.clone()));
+        }
+        let found = find(conn, id)?;
+        if let Some(owner) = &found {
+            self.rows.insert(owner.owner_id.clone(), (owner.clone(), Written::Yes));
+        }
+        Ok(found)
+    }
+
+    /// Makes the row of an owner that has none.
+    pub fn create(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
+        let last: Option<i64> = owners::table.select(owners::owner).order(owners::owner.desc()).first(conn).optional()?;
+        let owner = Owner {
+            owner: last.unwrap_or(0) + 1,
+            owner_id: id.as_str().to_owned(),
+            revision: 0,
+            next_id: 1,
+            entry_count: 0,
+            user_count: 0,
+            agent_count: 0,
+            multimodal_count: 0,
+            image_count: 0,
+            thread_count: 0,
+            tag_count: 0,
+        };
+        diesel::insert_into(owners::table).values(&owner).execute(conn)?;
+        Ok(owner)
+    }
+
+    /// Takes the row as a request left it.
+    pub fn put(&mut self, owner: Owner) {
+        let unchanged = self.rows.get(&owner.owner_id).is_some_and(|(known, _)| *known == owner);
+        if !unchanged {
+            self.rows.insert(owner.owner_id.clone(), (owner, Written::Not));
+        }
+    }
+
+    /// Writes the changed rows.
+    pub fn flush(&mut self, conn: &mut SqliteConnection) -> QueryResult<()> {
+        for (owner, written) in self.rows.values_mut().filter(|(_, written)| *written == Written::Not) {
+            diesel::update(owners::table.find(owner.owner))
+                .set((
+                    owners::revision.eq(owner.revision),
+                    owners::next_id.eq(owner.next_id),
+                    owners::entry_count.eq(owner.entry_count),
+                    owners::user_count.eq(owner.user_count),
+                    owners::agent_count.eq(owner.agent_count),
+                    owners::multimodal_count.eq(owner.multimodal_count),
+                    owners::image_count.eq(owner.image_count),
+                    owners::thread_count.eq(owner.thread_count),
+                    owners::tag_count.eq(owner.tag_count),
+                ))
+                .execute(conn)?;
+            *written = Written::Yes;
+        }
+        Ok(())
+    }
+
+    /// Forgets everything: the transaction was undone.
+    pub fn clear(&mut self) {
+        self.rows.clear();
+    }
+
+    /// Keeps memory bounded; called between transactions.
+    pub fn trim(&mut self) {
+        if self.rows.len() > CACHED_ROWS {
+            self.rows.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_id_holds_owner_and_id_and_refuses_what_does_not_fit() {
+        let mut conn = SqliteConnection::establish(":memory:").unwrap();
+        diesel::sql_query("CREATE TABLE owners (owner INTEGER PRIMARY KEY, owner_id, revision, next_id, entry_count, user_count, agent_count, multimodal_count, image_count, thread_count, tag_count)")
+            .execute(&mut conn)
+            .unwrap();
+        let first = Owners::create(&mut conn, &OwnerId::new("a")).unwrap();
+        let second = Owners::create(&mut conn, &OwnerId::new("b")).unwrap();
+        assert_ne!(first.row_id(7), second.row_id(7));
+        assert_eq!(second.row_id(7).map(id_of_row), Some(7));
+        assert_eq!([0, -1, 1 << ID_BITS, i64::MAX].map(|id| first.row_id(id)), [None; 4]);
+    }
+}

@@ -1,0 +1,145 @@
+//! The bounded queue between async callers and the threads that own connections.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What a queued item weighs.
+pub(crate) trait Weight {
+    /// Bytes of payload it keeps in memory.
+    fn bytes(&self) -> usize;
+}
+
+/// Bounded in items and in bytes; an item heavier than the whole bound still fits into an empty queue.
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    ready: Condvar,
+    max_items: usize,
+    max_bytes: usize,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// Why an item was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Full,
+    Closed,
+}
+
+impl<T: Weight> Queue<T> {
+    pub fn new(max_items: usize, max_bytes: usize) -> Self {
+        let state = State { items: VecDeque::new(), bytes: 0, closed: false };
+        Self { state: Mutex::new(state), ready: Condvar::new(), max_items: max_items.max(1), max_bytes }
+    }
+
+    pub fn push(&self, item: T) -> Result<(), Refused> {
+        let bytes = item.bytes();
+        let mut state = self.lock();
+        if state.closed {
+            return Err(Refused::Closed);
+        }
+        let too_heavy = !state.items.is_empty() && state.bytes.saturating_add(bytes) > self.max_bytes;
+        if state.items.len() >= self.max_items || too_heavy {
+            return Err(Refused::Full);
+        }
+        state.bytes += bytes;
+        state.items.push_back(item);
+        drop(state);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// Waits for an item; `None` when the queue is closed and empty.
+    pub fn pop(&self) -> Option<T> {
+        self.take(1, usize::MAX).and_then(|mut items| items.pop())
+    }
+
+    /// Waits for an item, and takes with it what is queued behind it, up to these bounds. `None` when the queue is
+    /// closed and empty.
+    pub fn take(&self, max_items: usize, max_bytes: usize) -> Option<Vec<T>> {
+        let mut state = self.lock();
+        while state.items.is_empty() {
+            if state.closed {
+                return None;
+            }
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut taken = Vec::with_capacity(state.items.len().min(max_items));
+        let mut bytes = 0usize;
+        while taken.len() < max_items {
+            let Some(next) = state.items.front().map(Weight::bytes) else { break };
+            if !taken.is_empty() && bytes.saturating_add(next) > max_bytes {
+                break;
+            }
+            bytes = bytes.saturating_add(next);
+            taken.extend(state.items.pop_front());
+        }
+        state.bytes -= taken.iter().map(Weight::bytes).sum::<usize>();
+        Some(taken)
+    }
+
+    /// Items that wait now.
+    pub fn len(&self) -> usize {
+        self.lock().items.len()
+    }
+
+    /// Refuses new items; what is queued is still handed out.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.ready.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Item(usize);
+
+    impl Weight for Item {
+        fn bytes(&self) -> usize {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_full_queue_refuses_by_items_and_by_bytes() {
+        let queue = Queue::new(2, 10);
+        assert_eq!(queue.push(Item(50)), Ok(()), "the first always fits");
+        assert_eq!(queue.push(Item(1)), Err(Refused::Full), "bytes");
+        assert_eq!(queue.pop(), Some(Item(50)));
+        queue.push(Item(1)).unwrap();
+        queue.push(Item(1)).unwrap();
+        assert_eq!(queue.push(Item(1)), Err(Refused::Full), "items");
+    }
+
+    #[test]
+    fn take_stops_at_its_bounds_and_keeps_the_order() {
+        let queue = Queue::new(10, 1000);
+        for weight in [4, 5, 6, 1] {
+            queue.push(Item(weight)).unwrap();
+        }
+        assert_eq!(queue.take(10, 10), Some(vec![Item(4), Item(5)]));
+        assert_eq!(queue.take(1, 10), Some(vec![Item(6)]));
+        assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn a_closed_queue_hands_out_the_rest_and_then_ends() {
+        let queue = Queue::new(10, 1000);
+        queue.push(Item(1)).unwrap();
+        queue.close();
+        assert_eq!(queue.push(Item(2)), Err(Refused::Closed));
+        assert_eq!(queue.pop(), Some(Item(1)));
+        assert_eq!(queue.pop(), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! Reading entries by id and by filter.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use context_model::{Filter, MetadataPath};
+use context_store::{Page, RowSelection, SearchPage, StoreError};
+use diesel::sqlite::SqliteConnection;
+
+use crate::entries;
+use crate::failure::store_error;
+use crate::filter;
+use crate::owners::Owner;
+
+/// Entries by id, newest first.
+pub(crate) fn get(conn: &mut SqliteConnection, owner: &Owner, ids: &[i64], selection: RowSelection) -> Result<SearchPage, StoreError> {
+    let row_ids: BTreeSet<i64> = ids.iter().filter_map(|&id| owner.row_id(id)).collect();
+    let row_ids: Vec<i64> = row_ids.into_iter().collect();
+    let mut entries = entries::load(conn, owner.owner, &row_ids, selection)?;
+    entries.sort_unstable_by_key(|entry| Reverse((entry.created_at, entry.id)));
+    Ok(SearchPage { entries, revision: owner.revision, plan: Vec::new() })
+}
+
+/// Entries that satisfy the filter, newest first.
+pub(crate) fn search(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    filter: &Filter,
+    page: Page,
+    indexed: &[MetadataPath],
+    selection: RowSelection,
+) -> Result<SearchPage, StoreError> {
+    let selected = filter::select(conn, filter, owner.owner, page, indexed, owner.entry_count).map_err(store_error)?;
+    let entries = entries::load(conn, owner.owner, &selected.row_ids, selection)?;
+    let plan = if selection.explain { selected.statement.explain(conn).map_err(store_error)? } else { Vec::new() };
+    Ok(SearchPage { entries, revision: owner.revision, plan })
+}

@@ -1,0 +1,75 @@
+//! One write request: its work, its idempotency key and its answer.
+
+use context_store::{OwnerId, StoreError, WriteOptions, Written};
+use diesel::sqlite::SqliteConnection;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::idempotency::{self, Recorded};
+use crate::owners::Owners;
+use crate::queue::Weight;
+use crate::transaction::Transaction;
+use crate::writer::{Job, Open};
+
+/// A request whose work gives a `T`.
+pub(crate) struct Request<T, W> {
+    pub owner: OwnerId,
+    pub options: WriteOptions,
+    pub bytes: usize,
+    pub work: W,
+    pub reply: oneshot::Sender<Result<Written<T>, StoreError>>,
+    pub outcome: Option<Result<Written<T>, StoreError>>,
+}
+
+impl<T, W> Weight for Request<T, W> {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl<T, W> Job for Request<T, W>
+where
+    T: Recorded + Send,
+    W: FnMut(&mut Transaction<'_>) -> Result<T, Failure> + Send,
+{
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure> {
+        self.outcome = None;
+        let owner = match open.owners.find(conn, &self.owner)? {
+            Some(owner) => owner,
+            None => {
+                let owner = Owners::create(conn, &self.owner)?;
+                open.full_text.create(conn, owner.owner)?;
+                owner
+            }
+        };
+        if let Some(key) = &self.options.idempotency
+            && let Some(first) = idempotency::find(conn, owner.owner, key, self.options.now)?
+        {
+            self.outcome = Some(Ok(first));
+            return Ok(());
+        }
+        let mut transaction = Transaction::new(conn, owner, &self.options, &mut open.pending);
+        let outcome = (self.work)(&mut transaction)?;
+        let owner = transaction.owner;
+        let written = Written { outcome, revision: owner.revision };
+        if let Some(key) = &self.options.idempotency {
+            idempotency::record(conn, owner.owner, key, self.options.now, &written)?;
+        }
+        open.owners.put(owner);
+        self.outcome = Some(Ok(written));
+        Ok(())
+    }
+
+    fn reject(&mut self, error: StoreError) {
+        self.outcome = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        let Self { reply, outcome, .. } = *self;
+        let _ = reply.send(outcome.unwrap_or_else(|| Err(StoreError::Internal("a write ended without an outcome".into()))));
+    }
+}

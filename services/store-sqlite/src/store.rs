@@ -1,0 +1,307 @@
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use async_trait::async_trait;
+use context_model::{ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry};
+use context_store::{
+    DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError, StoreStatistics,
+    StoredBatch, ThreadsPage, WriteOptions, Written,
+};
+use diesel::sqlite::SqliteConnection;
+use tokio::sync::{oneshot, watch};
+
+use crate::config::Config;
+use crate::connection::{self, pragma_int};
+use crate::failure::{Failure, store_error};
+use crate::full_text::FullText;
+use crate::idempotency::Recorded;
+use crate::open::{self, OpenError, SCHEMA_VERSION};
+use crate::owners::{self, Owner, Owners};
+use crate::queue::{Queue, Refused};
+use crate::readers::{Lane, LaneHandle};
+use crate::request::Request;
+use crate::transaction::Transaction;
+use crate::weigh;
+use crate::writer::{BoxJob, Counters, Open, Writer};
+use crate::{batch, delete_entries, read_entries, statistics, store_entry, threads, update_entry};
+
+/// Bytes of payload that may wait to be written; one more request is refused with `OVERLOADED`.
+const QUEUED_BYTES: usize = 256 * 1024 * 1024;
+
+/// The embedded database.
+///
+/// Reads and writes run on threads of their own; the returned futures only wait.
+pub struct SqliteStore {
+    path: PathBuf,
+    indexed: Arc<[MetadataPath]>,
+    writes: Arc<Queue<BoxJob>>,
+    counters: Arc<Counters>,
+    commits: watch::Receiver<u64>,
+    /// Lookups.
+    points: LaneHandle,
+    /// Searches.
+    searches: LaneHandle,
+    reader_connections: i64,
+    write_queue_limit: i64,
+    running: Mutex<Option<Running>>,
+    closed: watch::Sender<bool>,
+}
+
+/// What `close` waits for.
+struct Running {
+    points: Lane,
+    searches: Lane,
+    writer: oneshot::Receiver<()>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    /// Opens the database, which is created when the file is missing or empty, and starts its threads.
+    ///
+    /// # Errors
+    /// [`OpenError`], a sentence for whoever starts the service.
+    pub fn open(config: Config) -> std::result::Result<Self, OpenError> {
+        let (opened, conn) = open::open(&config)?;
+        let path = opened.path;
+        let other = |error: std::io::Error| OpenError::Other { path: path.clone(), source: error.into() };
+        let readers = config.readers.max(1);
+        let connect = |count: usize| {
+            (0..count)
+                .map(|_| connection::reader(&path, config.busy_timeout))
+                .collect::<std::result::Result<Vec<SqliteConnection>, _>>()
+                .map_err(|e| OpenError::Other { path: path.clone(), source: e.into() })
+        };
+        let (for_points, for_searches) = (connect(readers)?, connect(readers.min(2))?);
+        let reader_connections = for_points.len() + for_searches.len();
+        let points = Lane::start("sqlite-read", for_points).map_err(other)?;
+        let searches = Lane::start("sqlite-search", for_searches).map_err(other)?;
+
+        let writes = Arc::new(Queue::new(config.write_queue, QUEUED_BYTES));
+        let counters = Arc::new(Counters::default());
+        let (ticks, commits) = watch::channel(0);
+        let writer = Writer {
+            conn: Some(conn),
+            path: path.clone(),
+            busy_timeout: config.busy_timeout,
+            queue: Arc::clone(&writes),
+            open: Open { owners: Owners::default(), full_text: FullText { language: config.language }, pending: Vec::new() },
+            counters: Arc::clone(&counters),
+            commits: ticks,
+            lock: opened.lock,
+        };
+        let (stop, stopped) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("sqlite-write".to_owned())
+            .spawn(move || {
+                writer.run();
+                let _ = stop.send(());
+            })
+            .map_err(other)?;
+        Ok(Self {
+            path: path.clone(),
+            indexed: opened.indexed.into(),
+            writes,
+            counters,
+            commits,
+            points: points.handle(),
+            searches: searches.handle(),
+            reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
+            write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
+            running: Mutex::new(Some(Running { points, searches, writer: stopped })),
+            closed: watch::Sender::new(false),
+        })
+    }
+
+    async fn write<T, W>(&self, owner: &OwnerId, options: WriteOptions, bytes: usize, work: W) -> Result<Written<T>>
+    where
+        T: Recorded + Send + 'static,
+        W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let request = Request { owner: owner.clone(), options, bytes, work, reply, outcome: None };
+        self.writes.push(Box::new(request)).map_err(|refused| match refused {
+            Refused::Full => StoreError::Overloaded,
+            Refused::Closed => StoreError::Closed,
+        })?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Reads at or after the revision that `read` asks for. `empty` is what an owner that never wrote reads.
+    async fn read<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: Fn(&mut SqliteConnection, Option<&Owner>) -> Result<T> + Send + Sync + 'static,
+    {
+        let work = Arc::new(work);
+        let started = Instant::now();
+        let mut commits = self.commits.clone();
+        loop {
+            commits.borrow_and_update();
+            let (work, owner) = (Arc::clone(&work), owner.clone());
+            let found = lane
+                .read(move |conn| {
+                    let owner = owners::find(conn, &owner).map_err(store_error)?;
+                    let revision = owner.as_ref().map_or(0, |owner| owner.revision);
+                    if read.min_revision.is_some_and(|wanted| revision < wanted) {
+                        return Ok(None);
+                    }
+                    work(conn, owner.as_ref()).map(Some)
+                })
+                .await?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            let left = read.wait.saturating_sub(started.elapsed());
+            if left.is_zero() || !matches!(tokio::time::timeout(left, commits.changed()).await, Ok(Ok(()))) {
+                return Err(StoreError::Unavailable("the database did not reach min_revision in time".into()));
+            }
+        }
+    }
+
+    fn connections(&self) -> ConnectionMetrics {
+        ConnectionMetrics {
+            backend: "sqlite".to_owned(),
+            reader_connections: self.reader_connections,
+            writer_connections: 1,
+            queued_writes: i64::try_from(self.writes.len()).unwrap_or(i64::MAX),
+            write_queue_limit: self.write_queue_limit,
+            commits: self.counters.commits.load(Ordering::Relaxed),
+            writes: self.counters.writes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    fn backend(&self) -> &'static str {
+        "sqlite"
+    }
+
+    async fn check(&self) -> Result<()> {
+        let version = self.points.read(|conn| pragma_int(conn, "PRAGMA user_version").map_err(store_error)).await?;
+        if version == SCHEMA_VERSION { Ok(()) } else { Err(StoreError::Unavailable("another program changed the schema".into())) }
+    }
+
+    async fn store_contexts(
+        &self,
+        owner: &OwnerId,
+        entries: Vec<NewEntry>,
+        atomic: bool,
+        options: WriteOptions,
+    ) -> Result<Written<StoredBatch>> {
+        let bytes = entries.iter().map(weigh::entry).sum();
+        self.write(owner, options, bytes, move |transaction| batch::apply(transaction, &entries, atomic, store_entry::store)).await
+    }
+
+    async fn update_contexts(
+        &self,
+        owner: &OwnerId,
+        updates: Vec<EntryUpdate>,
+        atomic: bool,
+        options: WriteOptions,
+    ) -> Result<Written<StoredBatch>> {
+        let bytes = updates.iter().map(weigh::update).sum();
+        self.write(owner, options, bytes, move |transaction| batch::apply(transaction, &updates, atomic, update_entry::update)).await
+    }
+
+    async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>> {
+        self.write(owner, options, weigh::criteria(&criteria), move |transaction| delete_entries::delete(transaction, &criteria)).await
+    }
+
+    async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {
+        self.read(&self.points, owner, read, move |conn, owner| match owner {
+            Some(owner) => read_entries::get(conn, owner, &ids, selection),
+            None => Ok(no_entries()),
+        })
+        .await
+    }
+
+    async fn search_contexts(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        page: Page,
+        selection: RowSelection,
+        read: Read,
+    ) -> Result<SearchPage> {
+        // Without conditions an index gives the page as it is.
+        let light = filter.conditions.is_empty() && filter.tags.is_none() && page.offset < 1000;
+        let lane = if light { &self.points } else { &self.searches };
+        let indexed = Arc::clone(&self.indexed);
+        self.read(lane, owner, read, move |conn, owner| match owner {
+            Some(owner) => read_entries::search(conn, owner, &filter, page, &indexed, selection),
+            None => Ok(no_entries()),
+        })
+        .await
+    }
+
+    async fn fts_search(
+        &self,
+        owner: &OwnerId,
+        search: FtsSearch,
+        filter: Filter,
+        page: Page,
+        selection: RowSelection,
+        read: Read,
+    ) -> Result<FtsPage> {
+        let _ = (search, filter, page, selection);
+        self.read(&self.searches, owner, read, move |_, owner| {
+            Ok(FtsPage {
+                entries: Vec::new(),
+                used_fallback: false,
+                capped_at: None,
+                revision: owner.map_or(0, |owner| owner.revision),
+                plan: Vec::new(),
+            })
+        })
+        .await
+    }
+
+    async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage> {
+        self.read(&self.points, owner, read, move |conn, owner| match owner {
+            Some(owner) => threads::list(conn, owner, page),
+            None => Ok(ThreadsPage { threads: Vec::new(), total: 0, revision: 0 }),
+        })
+        .await
+    }
+
+    async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
+        let (path, connections) = (self.path.clone(), self.connections());
+        self.read(&self.points, owner, read, move |conn, owner| statistics::read(conn, &path, owner, connections.clone())).await
+    }
+
+    async fn close(&self) {
+        let mut closed = self.closed.subscribe();
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { points, searches, writer }) = running else {
+            // Another call closes it.
+            let _ = closed.wait_for(|closed| *closed).await;
+            return;
+        };
+        self.writes.close();
+        // Readers first: the log is emptied only when nobody reads from it.
+        points.stop().await;
+        searches.stop().await;
+        let _ = writer.await;
+        self.closed.send_replace(true);
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.writes.close();
+        self.points.close();
+        self.searches.close();
+    }
+}
+
+fn no_entries() -> SearchPage {
+    SearchPage { entries: Vec::new(), revision: 0, plan: Vec::new() }
+}

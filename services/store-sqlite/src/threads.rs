@@ -1,0 +1,188 @@
+//! The threads' rows: counts, first and last times, and the newest entry.
+
+use context_model::{Source, SourceCounts, Thread, Timestamp};
+use context_store::{Page, StoreError, ThreadsPage};
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+use sha2::{Digest as _, Sha256};
+
+use crate::failure::store_error;
+use crate::owners::{Owner, id_of_row};
+use crate::schema::{entries, threads};
+
+/// One thread's row.
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable, AsChangeset)]
+#[diesel(table_name = threads, primary_key(owner, thread_id))]
+pub(crate) struct ThreadRow {
+    pub owner: i64,
+    pub thread_id: String,
+    pub entry_count: i64,
+    pub user_count: i64,
+    pub agent_count: i64,
+    pub multimodal_count: i64,
+    pub first_entry: i64,
+    pub last_entry: i64,
+    pub last_id: i64,
+    pub last_source: String,
+    pub last_hash: i64,
+}
+
+/// What decides whether a text is the same as the newest one, before the texts are compared.
+pub(crate) fn text_hash(text: &str) -> i64 {
+    let digest = Sha256::digest(text.as_bytes());
+    i64::from_be_bytes(std::array::from_fn(|i| digest[i]))
+}
+
+/// What leaves a thread with one deletion.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub user: i64,
+    pub agent: i64,
+    pub multimodal: i64,
+}
+
+impl Removed {
+    pub fn add(&mut self, source: Source, multimodal: bool) {
+        match source {
+            Source::User => self.user += 1,
+            Source::Agent => self.agent += 1,
+        }
+        self.multimodal += i64::from(multimodal);
+    }
+}
+
+impl ThreadRow {
+    /// The row after this newest entry, made from the row before it.
+    pub fn with_newest(before: Option<Self>, owner: i64, thread_id: &str, newest: &Newest) -> Self {
+        let mut row = before.unwrap_or_else(|| Self {
+            owner,
+            thread_id: thread_id.to_owned(),
+            entry_count: 0,
+            user_count: 0,
+            agent_count: 0,
+            multimodal_count: 0,
+            first_entry: newest.created_at,
+            last_entry: 0,
+            last_id: 0,
+            last_source: String::new(),
+            last_hash: 0,
+        });
+        row.entry_count += 1;
+        match newest.source {
+            Source::User => row.user_count += 1,
+            Source::Agent => row.agent_count += 1,
+        }
+        row.multimodal_count += i64::from(newest.multimodal);
+        row.last_entry = newest.created_at;
+        row.last_id = newest.id;
+        newest.source.as_str().clone_into(&mut row.last_source);
+        row.last_hash = newest.hash;
+        row
+    }
+
+    pub fn insert(&self, conn: &mut SqliteConnection) -> QueryResult<()> {
+        diesel::insert_into(threads::table).values(self).execute(conn)?;
+        Ok(())
+    }
+
+    pub fn update(&self, conn: &mut SqliteConnection) -> QueryResult<()> {
+        diesel::update(threads::table.find((self.owner, &self.thread_id)))
+            .set((
+                threads::entry_count.eq(self.entry_count),
+                threads::user_count.eq(self.user_count),
+                threads::agent_count.eq(self.agent_count),
+                threads::multimodal_count.eq(self.multimodal_count),
+                threads::first_entry.eq(self.first_entry),
+                threads::last_entry.eq(self.last_entry),
+                threads::last_id.eq(self.last_id),
+                threads::last_source.eq(&self.last_source),
+                threads::last_hash.eq(self.last_hash),
+            ))
+            .execute(conn)?;
+        Ok(())
+    }
+}
+
+/// A thread's newest entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Newest {
+    pub id: i64,
+    pub source: Source,
+    pub multimodal: bool,
+    pub created_at: i64,
+    pub hash: i64,
+}
+
+pub(crate) fn find(conn: &mut SqliteConnection, owner: i64, thread_id: &str) -> QueryResult<Option<ThreadRow>> {
+    threads::table.find((owner, thread_id)).select(ThreadRow::as_select()).first(conn).optional()
+}
+
+/// Brings a thread's row in line with its entries after some were deleted. Gives whether the thread is gone.
+pub(crate) fn after_removal(conn: &mut SqliteConnection, owner: i64, thread_id: &str, removed: Removed) -> QueryResult<bool> {
+    let Some(mut row) = find(conn, owner, thread_id)? else { return Ok(false) };
+    let of_thread = || entries::table.filter(entries::owner.eq(owner)).filter(entries::thread_id.eq(thread_id));
+    let last: Option<(i64, i64, String)> = of_thread()
+        .select((entries::row_id, entries::created_at, entries::source))
+        .order((entries::created_at.desc(), entries::row_id.desc()))
+        .first(conn)
+        .optional()?;
+    let Some((last_row, last_entry, last_source)) = last else {
+        diesel::delete(threads::table.find((owner, thread_id))).execute(conn)?;
+        return Ok(true);
+    };
+    row.user_count -= removed.user;
+    row.agent_count -= removed.agent;
+    row.entry_count -= removed.user + removed.agent;
+    row.multimodal_count -= removed.multimodal;
+    row.first_entry = of_thread().select(entries::created_at).order((entries::created_at.asc(), entries::row_id.asc())).first(conn)?;
+    if row.last_id != id_of_row(last_row) {
+        let text: String = entries::table.find(last_row).select(entries::text).first(conn)?;
+        row.last_hash = text_hash(&text);
+    }
+    row.last_entry = last_entry;
+    row.last_id = id_of_row(last_row);
+    row.last_source = last_source;
+    row.update(conn)?;
+    Ok(false)
+}
+
+/// A page of an owner's threads, latest activity first.
+pub(crate) fn list(conn: &mut SqliteConnection, owner: &Owner, page: Page) -> Result<ThreadsPage, StoreError> {
+    let rows = threads::table
+        .filter(threads::owner.eq(owner.owner))
+        .order((threads::last_entry.desc(), threads::last_id.desc()))
+        .limit(i64::from(page.limit))
+        .offset(i64::try_from(page.offset).unwrap_or(i64::MAX))
+        .select(ThreadRow::as_select())
+        .load(conn)
+        .map_err(store_error)?;
+    Ok(ThreadsPage { threads: rows.into_iter().map(Thread::from).collect(), total: owner.thread_count, revision: owner.revision })
+}
+
+impl From<ThreadRow> for Thread {
+    fn from(row: ThreadRow) -> Self {
+        let ThreadRow {
+            owner: _,
+            thread_id,
+            entry_count,
+            user_count,
+            agent_count,
+            multimodal_count,
+            first_entry,
+            last_entry,
+            last_id,
+            last_source: _,
+            last_hash: _,
+        } = row;
+        Self {
+            thread_id,
+            entry_count,
+            source_types: i64::from(user_count > 0) + i64::from(agent_count > 0),
+            sources: SourceCounts { user: user_count, agent: agent_count },
+            multimodal_count,
+            first_entry: Timestamp(first_entry),
+            last_entry: Timestamp(last_entry),
+            last_id,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How much memory a write request keeps while it waits.
+
+use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, Tags};
+use context_store::DeleteCriteria;
+use serde_json::Value;
+
+/// What every request takes beside its payload.
+const OVERHEAD: usize = 256;
+
+pub(crate) fn entry(entry: &NewEntry) -> usize {
+    let NewEntry { thread_id, source: _, text, images, metadata, tags } = entry;
+    OVERHEAD
+        + thread_id.as_str().len()
+        + text.len()
+        + images.as_deref().map_or(0, image_bytes)
+        + metadata.as_ref().map_or(0, metadata_bytes)
+        + tags.as_ref().map_or(0, tag_bytes)
+}
+
+pub(crate) fn update(update: &EntryUpdate) -> usize {
+    let EntryUpdate { id: _, text, metadata, tags, images, expected_version: _ } = update;
+    let metadata = match metadata {
+        None => 0,
+        Some(MetadataChange::Replace(metadata)) => metadata_bytes(metadata),
+        Some(MetadataChange::Patch(patch)) => patch.iter().map(|(key, value)| key.len() + value_bytes(value)).sum(),
+    };
+    OVERHEAD
+        + text.as_ref().map_or(0, String::len)
+        + images.as_deref().map_or(0, image_bytes)
+        + metadata
+        + tags.as_ref().map_or(0, tag_bytes)
+}
+
+pub(crate) fn criteria(criteria: &DeleteCriteria) -> usize {
+    let DeleteCriteria { ids, threads, source: _, created_before: _ } = criteria;
+    let threads: usize = threads.iter().flatten().map(|thread| thread.as_str().len()).sum();
+    OVERHEAD + ids.as_ref().map_or(0, |ids| ids.len() * size_of::<i64>()) + threads
+}
+
+fn image_bytes(images: &[NewImage]) -> usize {
+    images.iter().map(|image| OVERHEAD + image.data.len() + image.metadata.as_ref().map_or(0, metadata_bytes)).sum()
+}
+
+fn tag_bytes(tags: &Tags) -> usize {
+    tags.as_slice().iter().map(String::len).sum()
+}
+
+fn metadata_bytes(metadata: &Metadata) -> usize {
+    metadata.as_object().iter().map(|(key, value)| key.len() + value_bytes(value)).sum()
+}
+
+/// Metadata is at most 64 levels deep, and so is the recursion.
+fn value_bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(value_bytes).sum(),
+            Value::Object(object) => object.iter().map(|(key, value)| key.len() + value_bytes(value)).sum(),
+        }
+}

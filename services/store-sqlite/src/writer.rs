@@ -1,0 +1,177 @@
+//! The one thread that writes. It takes everything that is queued and commits it as one transaction, so that many
+//! requests share one wait for the disk.
+
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use context_store::StoreError;
+use diesel::connection::SimpleConnection as _;
+use diesel::prelude::*;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::sqlite::SqliteConnection;
+use tokio::sync::watch;
+
+use crate::connection;
+use crate::failure::{Failure, store_error};
+use crate::full_text::{FullText, FullTextChange};
+use crate::lock::Lock;
+use crate::owners::Owners;
+use crate::queue::{Queue, Weight};
+use crate::statement::{BeginImmediate, Commit, Release, Rollback, RollbackTo, Savepoint};
+
+/// Requests in one transaction, at most.
+const GROUP_REQUESTS: usize = 256;
+/// Bytes of payload in one transaction, at most (one heavier request has a transaction of its own).
+const GROUP_BYTES: usize = 8 * 1024 * 1024;
+
+/// A write request in the queue. It may run more than once, and answers once, after the commit.
+pub(crate) trait Job: Weight + Send {
+    /// Whether nobody waits for the answer any more.
+    fn is_abandoned(&self) -> bool;
+    /// Does the work inside the open transaction.
+    fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
+    /// Keeps the answer of a request that was undone, until the others are committed.
+    fn reject(&mut self, error: StoreError);
+    /// Sends the answer.
+    fn answer(self: Box<Self>);
+}
+
+/// A boxed request.
+pub(crate) type BoxJob = Box<dyn Job>;
+
+impl Weight for BoxJob {
+    fn bytes(&self) -> usize {
+        (**self).bytes()
+    }
+}
+
+/// What the writer carries through a transaction.
+pub(crate) struct Open {
+    pub owners: Owners,
+    pub full_text: FullText,
+    /// Changes of the full-text index, made together before the commit: FTS5 writes its pending words to disk at every
+    /// SAVEPOINT (`fts5SavepointMethod`), which would cost each request as much as a transaction of its own.
+    pub pending: Vec<FullTextChange>,
+}
+
+/// Counters for statistics.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub commits: AtomicI64,
+    pub writes: AtomicI64,
+}
+
+pub(crate) struct Writer {
+    /// `None` after a failure that left the connection in doubt.
+    pub conn: Option<SqliteConnection>,
+    pub path: PathBuf,
+    pub busy_timeout: Duration,
+    pub queue: Arc<Queue<BoxJob>>,
+    pub open: Open,
+    pub counters: Arc<Counters>,
+    /// Ticks after every commit.
+    pub commits: watch::Sender<u64>,
+    /// Given back when the writer ends.
+    pub lock: Lock,
+}
+
+impl Writer {
+    /// Works until the queue is closed and empty, then moves the log into the database.
+    pub fn run(mut self) {
+        while let Some(jobs) = self.queue.take(GROUP_REQUESTS, GROUP_BYTES) {
+            self.commit(jobs);
+        }
+        if let Some(conn) = &mut self.conn
+            && let Err(error) = conn.batch_execute("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")
+        {
+            tracing::warn!(error = %error, "The log was not moved into the database; the next start does it");
+        }
+        drop(self.conn.take());
+        drop(self.lock);
+    }
+
+    fn commit(&mut self, mut jobs: Vec<BoxJob>) {
+        jobs.retain(|job| !job.is_abandoned());
+        match self.attempt(&mut jobs) {
+            Ok(()) => self.committed(jobs),
+            Err(error) if jobs.len() == 1 => {
+                if let Some(mut job) = jobs.pop() {
+                    job.reject(store_error(error));
+                    job.answer();
+                }
+            }
+            // One request spoilt the transaction of all. Each gets one of its own.
+            Err(error) => {
+                tracing::warn!(error = %error, requests = jobs.len(), "A shared transaction failed; its requests run singly");
+                for job in jobs {
+                    self.commit(vec![job]);
+                }
+            }
+        }
+    }
+
+    fn committed(&mut self, jobs: Vec<BoxJob>) {
+        self.open.owners.trim();
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.writes.fetch_add(i64::try_from(jobs.len()).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.commits.send_modify(|count| *count += 1);
+        for job in jobs {
+            job.answer();
+        }
+    }
+
+    /// One transaction for all of them; nothing of it stays when it fails.
+    fn attempt(&mut self, jobs: &mut [BoxJob]) -> QueryResult<()> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let mut conn = match self.conn.take() {
+            Some(conn) => conn,
+            None => connection::writer(&self.path, self.busy_timeout).map_err(|e| unusable(&e))?,
+        };
+        let outcome = transact(&mut conn, &mut self.open, jobs);
+        if outcome.is_err() {
+            self.open.owners.clear();
+            // SQLite ends the transaction itself on some errors, and then there is nothing to undo.
+            let undone = Rollback.execute(&mut conn);
+            if undone.is_err_and(|error| !error.to_string().contains("no transaction is active")) {
+                return outcome;
+            }
+        }
+        self.open.pending.clear();
+        self.conn = Some(conn);
+        outcome
+    }
+}
+
+fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -> QueryResult<()> {
+    open.pending.clear();
+    BeginImmediate.execute(conn)?;
+    for job in jobs {
+        let pending = open.pending.len();
+        Savepoint.execute(conn)?;
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(conn, open)))
+            .unwrap_or_else(|_| Err(Failure::Rejected(StoreError::Internal("a write panicked".into()))));
+        match outcome {
+            Ok(()) => {}
+            Err(Failure::Rejected(error)) => {
+                open.pending.truncate(pending);
+                RollbackTo.execute(conn)?;
+                job.reject(error);
+            }
+            Err(Failure::Database(error)) => return Err(error),
+        }
+        Release.execute(conn)?;
+    }
+    open.full_text.apply(conn, &mut open.pending)?;
+    open.owners.flush(conn)?;
+    Commit.execute(conn)?;
+    Ok(())
+}
+
+fn unusable(error: &connection::ConnectError) -> DieselError {
+    DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, Box::new(error.to_string()))
+}

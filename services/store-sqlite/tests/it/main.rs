@@ -1,0 +1,3 @@
+//! The embedded database through its public interface.
+
+mod opening;
