@@ -9,10 +9,10 @@ mod index;
 mod select;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use index::index_statement;
-pub(crate) use select::{Candidates, candidates, select};
+pub(crate) use select::{Candidates, candidates, json_list, select};
 
 use context_model::{ContentType, Filter, Tags};
 

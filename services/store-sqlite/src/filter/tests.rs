@@ -3,6 +3,6 @@
 mod generate;
 mod plans;
 mod property;
-mod store;
+pub(crate) mod store;
 
 pub(super) use property::broken;

@@ -1,0 +1,67 @@
+//! The tokens of the `scope` column. Each begins with a letter for what it stands for.
+
+use context_model::{ContentType, Filter, Source};
+use sha2::{Digest, Sha256};
+
+pub(super) fn thread(thread_id: &str) -> String {
+    hashed('t', thread_id)
+}
+
+pub(super) fn tag(tag: &str) -> String {
+    hashed('g', tag)
+}
+
+pub(super) const fn source(source: Source) -> &'static str {
+    match source {
+        Source::User => "su",
+        Source::Agent => "sa",
+    }
+}
+
+pub(super) const fn content_type(content_type: ContentType) -> &'static str {
+    match content_type {
+        ContentType::Text => "ct",
+        ContentType::Multimodal => "cm",
+    }
+}
+
+/// 64 bits of a SHA-256: whoever chooses thread names cannot easily make two of them meet, and a hit is looked at
+/// again anyway.
+fn hashed(kind: char, value: &str) -> String {
+    let digest = Sha256::digest(value.as_bytes());
+    let mut token = String::with_capacity(17);
+    token.push(kind);
+    for byte in &digest[..8] {
+        for nibble in [byte >> 4, byte & 15] {
+            token.push(char::from_digit(u32::from(nibble), 16).unwrap_or('0'));
+        }
+    }
+    token
+}
+
+/// The part of a filter that the `scope` column answers, as an FTS5 expression; empty when it answers nothing.
+pub(super) fn expression(filter: &Filter) -> String {
+    let mut all = String::new();
+    let mut and = |tokens: String| {
+        all.push_str(" AND scope : ");
+        all.push_str(&tokens);
+    };
+    if let Some(thread_id) = &filter.thread_id {
+        and(quoted(&thread(thread_id.as_str())));
+    }
+    if let Some(given) = filter.source {
+        and(quoted(source(given)));
+    }
+    if let Some(given) = filter.content_type {
+        and(quoted(content_type(given)));
+    }
+    if let Some(tags) = &filter.tags {
+        let any: Vec<String> = tags.as_slice().iter().map(|given| quoted(&tag(given))).collect();
+        and(format!("({})", any.join(" OR ")));
+    }
+    all
+}
+
+fn quoted(token: &str) -> String {
+    format!("\"{token}\"")
+}

@@ -1,0 +1,141 @@
+//! Ranked search.
+//!
+//! FTS5 scores a match at 1 to 7 µs, so that ranking every match of a common word in a big store takes seconds. Only
+//! the newest matches up to a cap are ranked then, and the answer says so.
+
+use context_model::{Filter, MetadataPath};
+use context_store::{FtsSearch, Page};
+use context_text::Query;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Double};
+use diesel::sqlite::SqliteConnection;
+
+use super::{expression, scope};
+use crate::filter::{Candidates, candidates, compile, json_list};
+use crate::sql::{Bind, Fragment, query};
+
+/// When an index shows that the filter leaves at most so many rows, matches are looked up among them before they are
+/// scored. Beyond it, looking at each match's row until the cap is reached costs no more.
+const CANDIDATES: usize = 20_000;
+
+/// One page of a ranked search.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The rows with their scores, best first; higher is better.
+    pub rows: Vec<(i64, f64)>,
+    /// Whether the fallback was used.
+    pub used_fallback: bool,
+    /// The cap, when more entries matched than were ranked.
+    pub capped_at: Option<u32>,
+    /// The main statement, for `explain_query`.
+    pub statement: Fragment,
+}
+
+#[derive(QueryableByName)]
+struct Match {
+    #[diesel(sql_type = BigInt)]
+    row_id: i64,
+    #[diesel(sql_type = Double)]
+    score: f64,
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    row_id: i64,
+}
+
+/// The rows that match the query and satisfy the filter: score, then row, descending. To be called inside a
+/// transaction, because it asks more than once.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn search(
+    conn: &mut SqliteConnection,
+    search: &FtsSearch,
+    filter: &Filter,
+    owner: i64,
+    page: Page,
+    indexed: &[MetadataPath],
+) -> QueryResult<Found> {
+    let Filter { thread_id: _, source: _, tags: _, content_type: _, conditions, created_from, created_to } = filter;
+    // What the scope column does not answer.
+    let beyond_scope = Filter { conditions: conditions.clone(), created_from: *created_from, created_to: *created_to, ..Filter::default() };
+    let reached = if conditions.is_empty() { Candidates::Many } else { candidates(conn, &beyond_scope, owner, indexed, CANDIDATES)? };
+    let ranking = Ranking { filter, owner, cap: search.ranking_cap, joined: beyond_scope.count() > 0, reached };
+    let (mut matches, mut capped, mut statement) = ranking.matches(conn, &search.query.query)?;
+    let mut used_fallback = false;
+    if let (true, Some(fallback)) = (matches.is_empty(), &search.query.fallback) {
+        (matches, capped, statement) = ranking.matches(conn, fallback)?;
+        used_fallback = true;
+    }
+    matches.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.row_id.cmp(&a.row_id)));
+    let rows = ranking.page(conn, &matches, page)?;
+    Ok(Found { rows, used_fallback, capped_at: capped.then_some(search.ranking_cap), statement })
+}
+
+struct Ranking<'s> {
+    filter: &'s Filter,
+    owner: i64,
+    cap: u32,
+    /// Whether each match's row is looked at before it is ranked.
+    joined: bool,
+    reached: Candidates,
+}
+
+impl Ranking<'_> {
+    /// The newest matches with their scores, up to the cap, and whether there are more.
+    fn matches(&self, conn: &mut SqliteConnection, query_tree: &Query) -> QueryResult<(Vec<Match>, bool, Fragment)> {
+        let fts = format!("fts_{}", self.owner);
+        // bm25 is lower for better matches; the other columns never count.
+        let mut statement = Fragment::new(format!("SELECT {fts}.rowid AS row_id, -bm25({fts}, 1.0, 0.0, 0.0) AS score FROM {fts}"));
+        if self.joined {
+            statement.push(&format!(" CROSS JOIN entries ON entries.row_id = {fts}.rowid"));
+        }
+        let mut expression = expression::expression(query_tree);
+        expression.push_str(&scope::expression(self.filter));
+        statement.push(&format!(" WHERE {fts} MATCH ")).bind(Bind::Text(expression));
+        if let Candidates::All(rows) = &self.reached {
+            // The plus keeps SQLite from running the whole match once for each row.
+            statement.push(&format!(" AND +{fts}.rowid IN (SELECT value FROM json_each(")).bind(Bind::Text(json_list(rows))).push("))");
+        }
+        if self.joined {
+            statement.push(" AND ").append(compile(self.filter, self.owner));
+        }
+        statement.push(&format!(" ORDER BY {fts}.rowid DESC LIMIT ")).bind(Bind::Int(i64::from(self.cap) + 1));
+        let mut matches = match &self.reached {
+            Candidates::All(rows) if rows.is_empty() => Vec::new(),
+            _ => query::<Match>(conn, &statement)?,
+        };
+        let cap = usize::try_from(self.cap).unwrap_or(usize::MAX);
+        let capped = matches.len() > cap;
+        matches.truncate(cap);
+        Ok((matches, capped, statement))
+    }
+
+    /// The page of the sorted matches. A scope token is a hash, so the rows it selected are looked at once more, from
+    /// the best on until the page is full.
+    fn page(&self, conn: &mut SqliteConnection, matches: &[Match], page: Page) -> QueryResult<Vec<(i64, f64)>> {
+        let skip = usize::try_from(page.offset).unwrap_or(usize::MAX);
+        let take = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let scored = |found: &Match| (found.row_id, found.score);
+        if self.joined || self.filter.count() == 0 {
+            return Ok(matches.iter().skip(skip).take(take).map(scored).collect());
+        }
+        let wanted = skip.saturating_add(take);
+        let mut kept: Vec<(i64, f64)> = Vec::new();
+        let mut rest = matches;
+        while kept.len() < wanted && !rest.is_empty() {
+            let (chunk, later) = rest.split_at(rest.len().min(wanted - kept.len()));
+            rest = later;
+            let ids: Vec<i64> = chunk.iter().map(|found| found.row_id).collect();
+            let mut statement = Fragment::new("SELECT entries.row_id AS row_id FROM entries NOT INDEXED WHERE entries.row_id IN (");
+            statement.push("SELECT value FROM json_each(").bind(Bind::Text(json_list(&ids))).push(")) AND ");
+            statement.append(compile(self.filter, self.owner));
+            let mut true_ids: Vec<i64> = query::<Row>(conn, &statement)?.into_iter().map(|row| row.row_id).collect();
+            true_ids.sort_unstable();
+            kept.extend(chunk.iter().filter(|found| true_ids.binary_search(&found.row_id).is_ok()).map(scored));
+        }
+        Ok(kept.into_iter().skip(skip).collect())
+    }
+}

@@ -1,0 +1,196 @@
+//! Making and filling the full-text tables.
+
+use context_model::{ContentType, Source};
+use context_text::Language;
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel::query_builder::{AstPass, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Text};
+use diesel::sqlite::{Sqlite, SqliteConnection};
+
+use super::scope;
+use crate::schema::{entries, meta, owners};
+use crate::tokenizer::VERBATIM;
+
+/// Grows whenever the tokens of the same text change, so that older databases are indexed again.
+const ANALYZER_VERSION: u32 = 1;
+
+/// The key in `meta` of what the tables were made with.
+const MADE_WITH: &str = "fts";
+
+/// Statements are prepared once for the owners up to this number; diesel keeps them all, and there may be many owners.
+const OWNERS_WITH_PREPARED_STATEMENTS: i64 = 64;
+
+/// What is indexed of an entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Document<'e> {
+    /// `entries.row_id`.
+    pub row_id: i64,
+    /// The text.
+    pub text: &'e str,
+    /// The thread.
+    pub thread_id: &'e str,
+    /// Who wrote it.
+    pub source: Source,
+    /// Whether it has images.
+    pub content_type: ContentType,
+    /// Its tags.
+    pub tags: &'e [String],
+}
+
+/// Makes an owner's table if it is not there.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn create_table(conn: &mut SqliteConnection, owner: i64, language: Language) -> QueryResult<()> {
+    let language = language.name();
+    conn.batch_execute(&format!(
+        "CREATE VIRTUAL TABLE IF NOT EXISTS fts_{owner} USING fts5(text, ctx, scope, content='', contentless_delete=1, \
+         tokenize='context {language}')"
+    ))
+}
+
+/// Indexes an entry; it must not be there.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, document: &Document<'_>) -> QueryResult<()> {
+    let Document { row_id, text, thread_id, source, content_type, tags } = document;
+    let mut scope = String::with_capacity(32 + 18 * tags.len());
+    scope.push(VERBATIM);
+    scope.push_str(scope::source(*source));
+    scope.push(' ');
+    scope.push_str(scope::content_type(*content_type));
+    scope.push(' ');
+    scope.push_str(&scope::thread(thread_id));
+    for tag in *tags {
+        scope.push(' ');
+        scope.push_str(&scope::tag(tag));
+    }
+    // A text is never verbatim; nothing of it is stored here, so a space in front is not seen.
+    let shifted = text.starts_with(VERBATIM).then(|| format!(" {text}"));
+    let text = shifted.as_deref().unwrap_or(text);
+    Insert { owner, row_id: *row_id, text, scope: &scope }.execute(conn).map(drop)
+}
+
+/// Takes an entry out of the index.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn delete(conn: &mut SqliteConnection, owner: i64, row_id: i64) -> QueryResult<()> {
+    Delete { owner, row_id }.execute(conn).map(drop)
+}
+
+struct Insert<'e> {
+    owner: i64,
+    row_id: i64,
+    text: &'e str,
+    scope: &'e str,
+}
+
+struct Delete {
+    owner: i64,
+    row_id: i64,
+}
+
+impl QueryFragment<Sqlite> for Insert<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        if self.owner > OWNERS_WITH_PREPARED_STATEMENTS {
+            out.unsafe_to_cache_prepared();
+        }
+        out.push_sql(&format!("INSERT INTO fts_{}(rowid, text, scope) VALUES (", self.owner));
+        out.push_bind_param::<BigInt, _>(&self.row_id)?;
+        out.push_sql(", ");
+        out.push_bind_param::<Text, _>(self.text)?;
+        out.push_sql(", ");
+        out.push_bind_param::<Text, _>(self.scope)?;
+        out.push_sql(")");
+        Ok(())
+    }
+}
+
+impl QueryFragment<Sqlite> for Delete {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Sqlite>) -> QueryResult<()> {
+        if self.owner > OWNERS_WITH_PREPARED_STATEMENTS {
+            out.unsafe_to_cache_prepared();
+        }
+        out.push_sql(&format!("DELETE FROM fts_{} WHERE rowid = ", self.owner));
+        out.push_bind_param::<BigInt, _>(&self.row_id)
+    }
+}
+
+// The SQL differs by owner, so the type does not identify it.
+macro_rules! runs {
+    ($($name:ty),*) => {$(
+        impl QueryId for $name {
+            type QueryId = ();
+            const HAS_STATIC_QUERY_ID: bool = false;
+        }
+
+        impl RunQueryDsl<SqliteConnection> for $name {}
+    )*};
+}
+
+runs!(Insert<'_>, Delete);
+
+/// Indexes every entry again when the tables were made for another language or by another analyzer, and says whether
+/// it did. To be called with the writing connection, outside a transaction, before anybody searches.
+///
+/// Works in slices with a transaction each. What the tables are made with is noted at the end, so that an interrupted
+/// rebuild starts anew.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn rebuild(conn: &mut SqliteConnection, language: Language) -> QueryResult<bool> {
+    let wanted = format!("{} {ANALYZER_VERSION}", language.name());
+    let made_with: Option<String> = meta::table.find(MADE_WITH).select(meta::value).first(conn).optional()?;
+    if made_with.as_deref() == Some(&*wanted) {
+        return Ok(false);
+    }
+    conn.immediate_transaction(|conn| diesel::delete(meta::table.find(MADE_WITH)).execute(conn))?;
+    for owner in owners::table.select(owners::owner).order(owners::owner).load::<i64>(conn)? {
+        conn.immediate_transaction(|conn| {
+            conn.batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;
+            create_table(conn, owner, language)
+        })?;
+        let mut last = owner << 40;
+        while let Some(next) = conn.immediate_transaction(|conn| index_slice(conn, owner, last))? {
+            last = next;
+        }
+    }
+    conn.immediate_transaction(|conn| {
+        diesel::replace_into(meta::table).values((meta::key.eq(MADE_WITH), meta::value.eq(&wanted))).execute(conn)
+    })?;
+    Ok(true)
+}
+
+/// Indexes the entries after a row and gives the last one, or `None` when there are no more.
+fn index_slice(conn: &mut SqliteConnection, owner: i64, after: i64) -> QueryResult<Option<i64>> {
+    const SLICE: usize = 1000;
+    // Texts may be megabytes long; only so many are in memory together.
+    const ROWS: i64 = 20;
+    let mut last = after;
+    let mut indexed = 0;
+    while indexed < SLICE {
+        let rows: Vec<(i64, String, String, i64, String, String)> = entries::table
+            .filter(entries::row_id.gt(last).and(entries::row_id.lt((owner + 1) << 40)))
+            .order(entries::row_id)
+            .limit(ROWS)
+            .select((entries::row_id, entries::thread_id, entries::source, entries::image_count, entries::tags, entries::text))
+            .load(conn)?;
+        let full = rows.len() == 20;
+        for (row_id, thread_id, source, image_count, tags, text) in rows {
+            let source = if source == Source::Agent.as_str() { Source::Agent } else { Source::User };
+            let tags: Vec<String> =
+                serde_json::from_str(&tags).map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
+            let content_type = ContentType::of(usize::from(image_count > 0));
+            insert(conn, owner, &Document { row_id, text: &text, thread_id: &thread_id, source, content_type, tags: &tags })?;
+            last = row_id;
+            indexed += 1;
+        }
+        if !full {
+            return Ok(None);
+        }
+    }
+    Ok(Some(last))
+}

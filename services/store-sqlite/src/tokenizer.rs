@@ -1,0 +1,148 @@
+//! The full-text tokenizer: our analyzer behind SQLite's FTS5 interface (<https://sqlite.org/fts5.html#custom_tokenizers>).
+//!
+//! Used as `tokenize='context <language>'`. A document's word becomes its stem and, at the same place, the word itself
+//! where that differs, so that a prefix finds words and not only stems. A query is not analyzed here: its tokens were
+//! made by the same analyzer before, and stemming a stem again could give another one.
+#![expect(unsafe_code, reason = "FTS5 takes tokenizers as C functions only")]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Once;
+
+use context_text::{Analyzer, Language, TokenKind, fold};
+use libsqlite3_sys as ffi;
+
+/// A text that begins with this character holds tokens separated by spaces, to be indexed as they are, all at one
+/// place, so that their number does not count as the length of the document.
+pub(crate) const VERBATIM: char = '\u{1}';
+
+type TokenCallback = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
+
+/// Makes the tokenizer known to every connection opened from now on in this process.
+pub(crate) fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: `initialise` has the signature that SQLite calls automatic extensions with; the declared one is only
+        // a placeholder (https://sqlite.org/c3ref/auto_extension.html).
+        let code = unsafe { ffi::sqlite3_auto_extension(Some(initialise)) };
+        assert_eq!(code, ffi::SQLITE_OK, "SQLite has no memory for one pointer");
+    });
+}
+
+/// Registers the tokenizer on a new connection.
+unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_char, _api: *const ffi::sqlite3_api_routines) -> c_int {
+    // SAFETY: `db` is an open connection; the statement is finalised before it is used elsewhere, and the pointer that
+    // `fts5(?1)` fills in is valid as long as the connection.
+    unsafe {
+        let mut statement = ptr::null_mut();
+        let code = ffi::sqlite3_prepare_v2(db, c"SELECT fts5(?1)".as_ptr(), -1, &raw mut statement, ptr::null_mut());
+        if code != ffi::SQLITE_OK {
+            return code;
+        }
+        let mut api: *mut ffi::fts5_api = ptr::null_mut();
+        ffi::sqlite3_bind_pointer(statement, 1, (&raw mut api).cast::<c_void>(), c"fts5_api_ptr".as_ptr(), None);
+        ffi::sqlite3_step(statement);
+        let code = ffi::sqlite3_finalize(statement);
+        if code != ffi::SQLITE_OK {
+            return code;
+        }
+        let Some(create_tokenizer) = api.as_ref().and_then(|api| api.xCreateTokenizer) else {
+            return ffi::SQLITE_ERROR;
+        };
+        let mut tokenizer = ffi::fts5_tokenizer { xCreate: Some(create), xDelete: Some(delete), xTokenize: Some(tokenize) };
+        create_tokenizer(api, c"context".as_ptr(), ptr::null_mut(), &raw mut tokenizer, None)
+    }
+}
+
+/// Makes the tokenizer of a table; its one argument is the language.
+unsafe extern "C" fn create(
+    _context: *mut c_void,
+    arguments: *mut *const c_char,
+    count: c_int,
+    tokenizer: *mut *mut ffi::Fts5Tokenizer,
+) -> c_int {
+    if count != 1 {
+        return ffi::SQLITE_ERROR;
+    }
+    // SAFETY: SQLite hands over `count` C strings and a place for the result.
+    let name = unsafe { CStr::from_ptr(*arguments) };
+    let Some(language) = name.to_str().ok().and_then(Language::parse) else {
+        return ffi::SQLITE_ERROR;
+    };
+    // SAFETY: as above; `delete` takes the box back.
+    unsafe { *tokenizer = Box::into_raw(Box::new(Analyzer::new(language))).cast() };
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn delete(tokenizer: *mut ffi::Fts5Tokenizer) {
+    if !tokenizer.is_null() {
+        // SAFETY: `create` made it, and SQLite deletes it once.
+        drop(unsafe { Box::from_raw(tokenizer.cast::<Analyzer>()) });
+    }
+}
+
+unsafe extern "C" fn tokenize(
+    tokenizer: *mut ffi::Fts5Tokenizer,
+    context: *mut c_void,
+    flags: c_int,
+    text: *const c_char,
+    length: c_int,
+    callback: Option<TokenCallback>,
+) -> c_int {
+    let (Some(callback), Ok(length)) = (callback, usize::try_from(length)) else {
+        return ffi::SQLITE_MISUSE;
+    };
+    if text.is_null() || length == 0 {
+        return ffi::SQLITE_OK;
+    }
+    // SAFETY: `create` made the tokenizer, nobody else writes to it, and SQLite hands over `length` bytes.
+    let (analyzer, bytes) = unsafe { (&*tokenizer.cast::<Analyzer>(), std::slice::from_raw_parts(text.cast::<u8>(), length)) };
+    // Every text that reaches the store is a Rust string; damaged bytes in the file must not become a panic.
+    let text = String::from_utf8_lossy(bytes);
+    let mut sink = Sink { callback, context, code: ffi::SQLITE_OK };
+    // A panic must not unwind into C.
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        if flags & ffi::FTS5_TOKENIZE_QUERY != 0 {
+            sink.emit(0, &text, 0, text.len());
+        } else if let Some(tokens) = text.strip_prefix(VERBATIM) {
+            for token in tokens.split(' ').filter(|token| !token.is_empty()) {
+                if !sink.emit(ffi::FTS5_TOKEN_COLOCATED, token, 0, 0) {
+                    break;
+                }
+            }
+        } else {
+            analyzer.tokens(&text, &mut |token| {
+                if !sink.emit(0, token.stem, token.start, token.end) {
+                    return false;
+                }
+                if token.kind != TokenKind::Word || token.word == token.stem {
+                    return true;
+                }
+                let word = fold(token.word);
+                *word == *token.stem || sink.emit(ffi::FTS5_TOKEN_COLOCATED, &word, token.start, token.end)
+            });
+        }
+    }));
+    match outcome {
+        Ok(()) => sink.code,
+        Err(_) => ffi::SQLITE_INTERNAL,
+    }
+}
+
+/// Where tokens go, and the first error that came back.
+struct Sink {
+    callback: TokenCallback,
+    context: *mut c_void,
+    code: c_int,
+}
+
+impl Sink {
+    /// Hands over a token; false when SQLite wants no more.
+    fn emit(&mut self, flags: c_int, token: &str, start: usize, end: usize) -> bool {
+        let int = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
+        // SAFETY: the callback copies the token before it returns; context and callback belong to the same call.
+        self.code = unsafe { (self.callback)(self.context, flags, token.as_ptr().cast(), int(token.len()), int(start), int(end)) };
+        self.code == ffi::SQLITE_OK
+    }
+}
