@@ -133,20 +133,33 @@ impl Backend {
         }
     }
 
-    /// The error of a call: what the service said, or, when it never answered, why it could not be reached.
+    /// The error of a call: what the service said, or, when no answer came, what is known about that. `changes` says
+    /// whether the call was to change something, which then may or may not have happened.
     #[must_use]
-    pub fn error(&self, status: tonic::Status) -> Error {
-        if never_answered(&status) {
-            let cause = deepest(&status);
-            tracing::warn!(target = %self.target, %cause, "The context service cannot be reached");
-            let cause = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
-            return Error::new(
-                Reason::StoreUnavailable,
-                format!("the context service at {} cannot be reached{cause}; try again in a moment", self.target),
-            )
-            .with_retry_after(Duration::from_secs(2));
+    pub fn error(&self, status: &tonic::Status, changes: bool) -> Error {
+        let unavailable = |message| Error::new(Reason::StoreUnavailable, message).with_retry_after(Duration::from_secs(2));
+        match silence(status) {
+            Some(silence) => {
+                let cause = deepest(status);
+                tracing::warn!(target = %self.target, %cause, "The context service gave no answer");
+                if silence == Silence::Broken && changes {
+                    return unavailable(
+                        "the connection to the context service broke before it answered: the change may or may not have been made; \
+                         look before you repeat it"
+                            .to_owned(),
+                    );
+                }
+                let cause = if cause.is_empty() { cause } else { format!(" ({cause})") };
+                unavailable(format!("the context service at {} cannot be reached{cause}; try again in a moment", self.target))
+            }
+            None => {
+                let mut error = context_proto::error_from_status(status);
+                if error.message.is_empty() {
+                    error.message = format!("the context service answered {:?} without saying why", status.code());
+                }
+                error
+            }
         }
-        context_proto::error_from_status(&status)
     }
 }
 
@@ -156,10 +169,30 @@ impl fmt::Display for Backend {
     }
 }
 
-/// Whether this status was made on this side because no reply came: the service's own carry details.
+/// Why a call has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// There was no connection: the service never saw the request.
+    Unreachable,
+    /// The connection broke: the service may have seen the request.
+    Broken,
+}
+
+/// Whether this status was made on this side because no answer came. The service's own statuses have no source and
+/// carry details.
 #[must_use]
-pub fn never_answered(status: &tonic::Status) -> bool {
-    status.code() == tonic::Code::Unavailable && status.details().is_empty()
+pub fn silence(status: &tonic::Status) -> Option<Silence> {
+    let chain = || std::iter::successors(std::error::Error::source(status), |error| error.source());
+    if chain().any(|error| error.is::<tonic::ConnectError>()) {
+        Some(Silence::Unreachable)
+    } else if chain().any(|error| error.is::<tonic::TimeoutExpired>()) {
+        None
+    } else if chain().next().is_some() {
+        Some(Silence::Broken)
+    } else {
+        // A proxy's answer for a service that is away.
+        (status.code() == tonic::Code::Unavailable && status.details().is_empty()).then_some(Silence::Unreachable)
+    }
 }
 
 /// The innermost cause, which is the one that says something: `Connection refused` rather than `transport error`.

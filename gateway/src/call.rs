@@ -11,7 +11,7 @@ use serde_json::Value;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use crate::backend::{Backend, never_answered};
+use crate::backend::{Backend, silence};
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
 use crate::reply::Reply;
 
@@ -93,6 +93,26 @@ impl Operation {
         Self::ALL.into_iter().find(|operation| operation.name() == name)
     }
 
+    /// Whether it changes what is stored.
+    #[must_use]
+    pub const fn changes(self) -> bool {
+        match self {
+            Self::StoreContext
+            | Self::StoreContextBatch
+            | Self::UpdateContext
+            | Self::UpdateContextBatch
+            | Self::DeleteContext
+            | Self::DeleteContextBatch => true,
+            Self::GetContextByIds
+            | Self::SearchContext
+            | Self::SemanticSearchContext
+            | Self::FtsSearchContext
+            | Self::HybridSearchContext
+            | Self::ListThreads
+            | Self::GetStatistics => false,
+        }
+    }
+
     /// How long a call may take.
     #[must_use]
     pub const fn deadline(self) -> Duration {
@@ -110,23 +130,23 @@ impl Operation {
     }
 }
 
-/// One call on its way: where to, with which credentials, and for how long at most.
+/// One call on its way: what is called, where, and with which credentials.
 #[derive(Debug, Clone)]
 pub struct Call<'a> {
     /// Where the service is.
     pub backend: &'a Backend,
     /// Authorization and trace context.
     pub metadata: MetadataMap,
-    /// How long the service may take.
-    pub deadline: Duration,
+    /// What is called.
+    pub operation: Operation,
 }
 
 impl Call<'_> {
-    /// Runs `operation` with arguments that were already repaired after the tool's schema.
+    /// Runs the operation with arguments that were already repaired after the tool's schema.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for arguments that do not fit, what the service answers, or that it cannot be reached.
-    pub async fn run(&self, operation: Operation, arguments: JsonObject) -> model::Result<Reply> {
+    pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
         /// One write: the request type, the RPC, the reply type.
         macro_rules! write {
             ($request:ident, $rpc:ident, $reply:ident) => {{
@@ -148,14 +168,14 @@ impl Call<'_> {
                 let mut pauses = RETRY_PAUSES.into_iter();
                 let reply = loop {
                     match (client.$rpc(self.envelope(request.clone())).await, pauses.next()) {
-                        (Err(status), Some(pause)) if never_answered(&status) => tokio::time::sleep(pause).await,
+                        (Err(status), Some(pause)) if silence(&status).is_some() => tokio::time::sleep(pause).await,
                         (outcome, _) => break outcome,
                     }
                 };
                 self.reply::<model::$reply, _>(reply)
             }};
         }
-        match operation {
+        match self.operation {
             Operation::StoreContext => write!(StoreContextRequest, store_context, StoreContextReply),
             Operation::StoreContextBatch => write!(StoreContextBatchRequest, store_context_batch, BatchReply),
             Operation::GetContextByIds => {
@@ -193,7 +213,7 @@ impl Call<'_> {
     fn envelope<P>(&self, message: P) -> Request<P> {
         let mut request = Request::new(message);
         *request.metadata_mut() = self.metadata.clone();
-        request.set_timeout(self.deadline);
+        request.set_timeout(self.operation.deadline());
         request
     }
 
@@ -202,7 +222,7 @@ impl Call<'_> {
         M: TryFrom<P> + Serialize,
         M::Error: IntoError,
     {
-        let message = reply.map_err(|status| self.backend.error(status))?.into_inner();
+        let message = reply.map_err(|status| self.backend.error(&status, self.operation.changes()))?.into_inner();
         let structured = serde_json::to_value(M::try_from(message).map_err(IntoError::into_error)?).map_err(Error::internal)?;
         Ok(Reply { structured, text_key: None })
     }

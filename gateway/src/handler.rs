@@ -122,7 +122,7 @@ impl Gateway {
         let deadline = operation.deadline();
         let call = async {
             let _permit = self.calls.acquire().await.map_err(Error::internal)?;
-            Call { backend: &self.backend, metadata: self.metadata(context), deadline }.run(operation, arguments).await
+            Call { backend: &self.backend, metadata: self.metadata(context), operation }.run(arguments).await
         };
         let outcome = tokio::select! {
             biased;

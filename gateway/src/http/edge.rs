@@ -92,7 +92,12 @@ fn overloaded() -> Response {
 
 async fn unreadable(response: Response) -> Response {
     let complaint = to_bytes(response.into_body(), 64 * 1024).await.unwrap_or_default();
-    let well_formed = String::from_utf8_lossy(&complaint).contains("did not match any variant");
+    // serde's complaints about well-formed JSON of another shape begin with these words.
+    let complaint = String::from_utf8_lossy(&complaint);
+    let about = complaint.strip_prefix("fail to deserialize request body ").unwrap_or_default();
+    let well_formed = ["unrecognized ", "data did not match", "invalid ", "missing field", "unknown ", "duplicate field"]
+        .iter()
+        .any(|words| about.starts_with(words));
     let (code, message) = if well_formed {
         (-32600, "Invalid Request: the body is not a JSON-RPC message of MCP")
     } else {

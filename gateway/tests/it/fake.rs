@@ -1,0 +1,270 @@
+//! A context service made for tests: it remembers each request as JSON, and answers with one sample reply for each
+//! operation, with an error, or not at all.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use context_gateway::backend::{Backend, Target};
+use context_gateway::handler::{Credentials, Gateway};
+use context_model as model;
+use context_proto::v1 as pb;
+use context_proto::v1::context_service_server::{ContextService, ContextServiceServer};
+use serde_json::{Value, json};
+use tokio::net::UnixListener;
+use tokio::sync::Notify;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::metadata::MetadataMap;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+
+/// The size both sides allow in these tests.
+pub const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// One request as the service saw it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub operation: &'static str,
+    pub request: Value,
+    pub metadata: MetadataMap,
+}
+
+/// What the service does with the next requests.
+#[derive(Debug, Clone, Default)]
+pub enum Behaviour {
+    #[default]
+    Answer,
+    /// Statistics that say which features are on: (fts, semantic).
+    Features(bool, bool),
+    Fail(Status),
+    Hang,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seen: Mutex<Vec<Seen>>,
+    behaviour: Mutex<Behaviour>,
+    arrived: Notify,
+    dropped: Notify,
+}
+
+/// A running service, killed like a process: every connection breaks at once.
+pub struct FakeServer {
+    kill: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl FakeServer {
+    /// Returns once it is dead. Its socket stays behind, as after a crash.
+    pub fn kill(&mut self) {
+        drop(self.kill.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The service; clones share what they saw.
+#[derive(Debug, Clone, Default)]
+pub struct Fake(Arc<State>);
+
+impl Fake {
+    pub fn seen(&self) -> Vec<Seen> {
+        self.0.seen.lock().unwrap().clone()
+    }
+
+    pub fn behave(&self, behaviour: Behaviour) {
+        *self.0.behaviour.lock().unwrap() = behaviour;
+    }
+
+    /// Returns once a request has come in that is not answered.
+    pub async fn arrived(&self) {
+        self.0.arrived.notified().await;
+    }
+
+    /// Returns once an unanswered request was given up by its caller.
+    pub async fn given_up(&self) {
+        self.0.dropped.notified().await;
+    }
+
+    /// Serves on a socket in `dir` until the returned server is killed.
+    pub fn serve(&self, dir: &std::path::Path) -> (PathBuf, FakeServer) {
+        let path = dir.join("service.sock");
+        let _ = std::fs::remove_file(&path);
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let service = ContextServiceServer::new(self.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let (kill, killed) = tokio::sync::oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
+                let (_reporter, health) = tonic_health::server::health_reporter();
+                let serving = Server::builder().add_service(health).add_service(service).serve_with_incoming(incoming);
+                tokio::select! {
+                    outcome = serving => outcome.unwrap(),
+                    _ = killed => {}
+                }
+            });
+            // Dropping the runtime cuts every connection, as the end of a process does.
+        });
+        (path, FakeServer { kill: Some(kill), thread: Some(thread) })
+    }
+
+    async fn handle(&self, operation: &'static str, request: Value, metadata: MetadataMap) -> Result<Value, Status> {
+        self.0.seen.lock().unwrap().push(Seen { operation, request, metadata });
+        let behaviour = self.0.behaviour.lock().unwrap().clone();
+        match behaviour {
+            Behaviour::Answer => Ok(sample(operation)),
+            Behaviour::Features(fts, semantic) => {
+                let mut reply = sample(operation);
+                if operation == "get_statistics" {
+                    reply["fts"]["enabled"] = json!(fts);
+                    reply["semantic_search"]["enabled"] = json!(semantic);
+                }
+                Ok(reply)
+            }
+            Behaviour::Fail(status) => Err(status),
+            Behaviour::Hang => {
+                struct OnDrop<'a>(&'a Notify);
+                impl Drop for OnDrop<'_> {
+                    fn drop(&mut self) {
+                        self.0.notify_one();
+                    }
+                }
+                let _guard = OnDrop(&self.0.dropped);
+                self.0.arrived.notify_one();
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+/// A gateway to a fake service, and what keeps both alive.
+pub struct Setup {
+    pub fake: Fake,
+    pub gateway: Arc<Gateway>,
+    pub server: FakeServer,
+    pub dir: tempfile::TempDir,
+}
+
+pub fn setup(credentials: Credentials) -> Setup {
+    let dir = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let (socket, server) = fake.serve(dir.path());
+    let backend = Backend::new(Target::Unix(socket), MAX_MESSAGE_BYTES).unwrap();
+    Setup { fake, gateway: Gateway::new(backend, credentials), server, dir }
+}
+
+/// The reply to an operation, with every key it can have.
+pub fn sample(operation: &str) -> Value {
+    let entry = json!({"id": 42, "thread_id": "t", "source": "agent", "content_type": "multimodal", "text_content": "Ünïcode \u{1f600}",
+        "summary": "", "metadata": {"a": {"b": [1, 2.5, null, true, "x"]}}, "tags": ["a", "b"], "created_at": "2026-11-21T10:00:00.000001Z",
+        "updated_at": "2026-11-21T10:00:00.000002Z", "version": 3,
+        "images": [{"data": "AAEC", "mime_type": "image/png", "metadata": {"w": 1}}]});
+    let hit = |scores: Value| {
+        let mut hit = entry.clone();
+        hit["is_text_content_truncated"] = json!(false);
+        if !scores.is_null() {
+            hit["scores"] = scores;
+        }
+        hit
+    };
+    let stats = json!({"execution_time_ms": 1.5, "filters_applied": 2, "rows_returned": 1, "backend": "sqlite", "query_plan": ["SCAN"]});
+    let batch = |extra: Value| {
+        json!({"success": false, "total": 2, "succeeded": 1, "failed": 1, "message": "1 of 2", "revision": 9, "results": [
+            {"index": 0, "success": true, "context_id": 42, "error": null, "updated_fields": extra},
+            {"index": 1, "success": false, "context_id": null, "error": "no", "updated_fields": null}]})
+    };
+    let feature = |more: Value| {
+        let mut block = json!({"enabled": true, "available": true});
+        block.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        block
+    };
+    match operation {
+        "store_context" => json!({"success": true, "context_id": 42, "thread_id": "t", "message": "stored", "version": 1, "revision": 9}),
+        "store_context_batch" => batch(Value::Null),
+        "update_context_batch" => batch(json!(["tags"])),
+        "get_context_by_ids" => json!({"result": [entry], "revision": 9}),
+        "update_context" => {
+            json!({"success": true, "context_id": 42, "updated_fields": ["text_content"], "message": "updated", "version": 4, "revision": 9})
+        }
+        "delete_context" => json!({"success": true, "deleted_count": 1, "message": "deleted", "revision": 9}),
+        "delete_context_batch" => {
+            json!({"success": true, "deleted_count": 1, "criteria_used": ["source"], "message": "deleted", "revision": 9})
+        }
+        "search_context" => json!({"results": [hit(Value::Null)], "count": 1, "stats": stats, "revision": 9}),
+        "semantic_search_context" => {
+            let scores = json!({"semantic_distance": 0.5, "semantic_rank": null});
+            json!({"query": "q", "model": "m", "results": [hit(scores)], "count": 1, "stats": stats, "revision": 9})
+        }
+        "fts_search_context" => {
+            let mut hit = hit(json!({"fts_score": 1.5, "fts_rank": null, "rerank_score": 0.5}));
+            hit["highlighted"] = json!("<mark>x</mark>");
+            json!({"query": "q", "mode": "match", "language": "english", "fts_available": true, "results": [hit], "count": 1,
+                "stats": stats, "warnings": ["w"], "revision": 9})
+        }
+        "hybrid_search_context" => {
+            let scores = json!({"rrf": 0.1, "fts_rank": 1, "semantic_rank": null, "fts_score": 1.5, "semantic_distance": null, "rerank_score": null});
+            json!({"query": "q", "fusion_method": "rrf", "search_modes_used": ["fts"], "fts_count": 1, "semantic_count": 0,
+                "results": [hit(scores)], "count": 1, "stats": stats, "warnings": ["w"], "revision": 9})
+        }
+        "list_threads" => json!({"threads": [{"thread_id": "t", "entry_count": 2, "source_types": 2, "sources": {"user": 1, "agent": 1},
+            "multimodal_count": 1, "first_entry": "2026-11-21T10:00:00.000000Z", "last_entry": "2026-11-21T10:00:01.000000Z", "last_id": 42}],
+            "total_threads": 1, "revision": 9}),
+        "get_statistics" => {
+            json!({"total_entries": 1, "by_source": {"user": 0, "agent": 1}, "by_content_type": {"text": 0, "multimodal": 1},
+            "total_images": 1, "unique_tags": 2, "database_size_mb": 0.5, "connection_metrics": null,
+            "semantic_search": feature(json!({"model": null, "dimensions": null, "embedding_count": 0, "coverage_percentage": 0.0})),
+            "fts": feature(json!({"language": "english", "backend": "sqlite", "engine": "fts5", "indexed_entries": 1, "coverage_percentage": 100.0})),
+            "chunking": feature(json!({"chunk_size": null, "chunk_overlap": null, "aggregation": "max"})),
+            "reranking": feature(json!({"provider": null, "model": null})),
+            "summary_generation": feature(json!({"provider": null, "model": null, "summary_count": 0, "coverage_percentage": 0.0, "min_content_length": 500})),
+            "revision": 9})
+        }
+        other => panic!("no sample for {other}"),
+    }
+}
+
+macro_rules! operations {
+    ($($rpc:ident $request:ident $response:ident $reply:ident),* $(,)?) => {
+        #[tonic::async_trait]
+        impl ContextService for Fake {
+            $(async fn $rpc(&self, request: Request<pb::$request>) -> Result<Response<pb::$response>, Status> {
+                let (metadata, _, message) = request.into_parts();
+                let request: model::$request = message.try_into().unwrap();
+                let reply = self.handle(stringify!($rpc), serde_json::to_value(request).unwrap(), metadata).await?;
+                let reply: model::$reply = serde_json::from_value(reply).unwrap();
+                Ok(Response::new(reply.into()))
+            })*
+
+            async fn get_statistics(&self, request: Request<pb::GetStatisticsRequest>) -> Result<Response<pb::GetStatisticsResponse>, Status> {
+                let reply = self.handle("get_statistics", json!({}), request.into_parts().0).await?;
+                let reply: model::Statistics = serde_json::from_value(reply).unwrap();
+                Ok(Response::new(reply.into()))
+            }
+        }
+    };
+}
+
+operations! {
+    store_context StoreContextRequest StoreContextResponse StoreContextReply,
+    store_context_batch StoreContextBatchRequest StoreContextBatchResponse BatchReply,
+    get_context_by_ids GetContextByIdsRequest GetContextByIdsResponse GetContextByIdsReply,
+    update_context UpdateContextRequest UpdateContextResponse UpdateContextReply,
+    update_context_batch UpdateContextBatchRequest UpdateContextBatchResponse BatchReply,
+    delete_context DeleteContextRequest DeleteContextResponse DeleteContextReply,
+    delete_context_batch DeleteContextBatchRequest DeleteContextBatchResponse DeleteContextBatchReply,
+    search_context SearchContextRequest SearchContextResponse SearchContextReply,
+    semantic_search_context SemanticSearchContextRequest SemanticSearchContextResponse SemanticSearchContextReply,
+    fts_search_context FtsSearchContextRequest FtsSearchContextResponse FtsSearchContextReply,
+    hybrid_search_context HybridSearchContextRequest HybridSearchContextResponse HybridSearchContextReply,
+    list_threads ListThreadsRequest ListThreadsResponse ListThreadsReply,
+}

@@ -1,0 +1,88 @@
+//! Finding and starting the service of a database on this machine.
+
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use context_gateway::local::LocalService;
+
+/// A program that stands in for the service: it notes each start, then listens on the socket it was told.
+fn stand_in(dir: &Path, body: &str) -> std::path::PathBuf {
+    let path = dir.join("context-service");
+    std::fs::write(&path, format!("#!/bin/sh\necho started >> '{}'\n{body}\n", dir.join("starts").display())).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+const LISTEN: &str = r#"exec python3 -c '
+import os, socket, sys, time
+assert sys.argv[1:] == ["--auto-started"], sys.argv
+s = socket.socket(socket.AF_UNIX)
+s.bind(os.environ["CONTEXT_SOCKET"])
+s.listen(64)
+s.settimeout(5)
+open(os.environ["CONTEXT_SOCKET"] + ".session", "w").write(str(os.getsid(0) == os.getpid()))
+held = []
+try:
+    while True: held.append(s.accept())
+except TimeoutError:
+    pass
+' "$@""#;
+
+fn starts(dir: &Path) -> usize {
+    std::fs::read_to_string(dir.join("starts")).unwrap_or_default().lines().count()
+}
+
+#[tokio::test]
+async fn many_gateways_start_one_detached_service() {
+    let dir = tempfile::tempdir().unwrap();
+    let command = stand_in(dir.path(), LISTEN);
+    let socket = dir.path().join("run/service.sock");
+    let service = Arc::new(LocalService::with_command(&dir.path().join("a.db"), Some(socket.clone()), command));
+    let connecting: Vec<_> = (0..8)
+        .map(|_| {
+            let service = service.clone();
+            tokio::spawn(async move { service.connect().await.map(drop) })
+        })
+        .collect();
+    for task in connecting {
+        task.await.unwrap().unwrap();
+    }
+    assert_eq!(starts(dir.path()), 1);
+    assert_eq!(std::fs::read_to_string(socket.with_extension("sock.session")).unwrap(), "True", "it has a session of its own");
+}
+
+#[tokio::test]
+async fn a_service_that_cannot_start_is_reported_in_its_own_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let command = stand_in(dir.path(), "echo 'the database is from a newer version' >&2; exit 3");
+    let service = LocalService::with_command(&dir.path().join("a.db"), Some(dir.path().join("service.sock")), command);
+    let error = service.connect().await.unwrap_err().to_string();
+    assert!(error.contains("the database is from a newer version"), "{error}");
+    assert!(error.contains("service.log"), "{error}");
+}
+
+#[tokio::test]
+async fn a_missing_program_is_named_with_the_way_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let service =
+        LocalService::with_command(&dir.path().join("a.db"), Some(dir.path().join("service.sock")), dir.path().join("no-such-program"));
+    let error = service.connect().await.unwrap_err().to_string();
+    assert!(error.contains("no-such-program") && error.contains("CONTEXT_BACKEND"), "{error}");
+}
+
+#[tokio::test]
+async fn the_log_is_private() {
+    let dir = tempfile::tempdir().unwrap();
+    let command = stand_in(dir.path(), "exit 1");
+    let service = LocalService::with_command(&dir.path().join("a.db"), Some(dir.path().join("service.sock")), command);
+    service.connect().await.unwrap_err();
+    assert_eq!(std::fs::metadata(dir.path().join("service.log")).unwrap().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn the_socket_is_named_after_the_database() {
+    let of = |db: &str| LocalService::new(Path::new(db), None).socket().to_owned();
+    assert_eq!(of("/data/a.db"), of("/data/./a.db"));
+    assert_ne!(of("/data/a.db"), of("/data/b.db"));
+}

@@ -1,0 +1,149 @@
+//! Talking to a gateway as a client would: over HTTP without a network, or over a pair of streams.
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use context_gateway::http::{HttpConfig, app};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::fake::{MAX_MESSAGE_BYTES, Setup};
+
+/// A protocol revision with its way to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// `initialize` first; here without it where the transport allows that.
+    Legacy(&'static str),
+    /// Everything in each request.
+    Modern,
+}
+
+pub const ERAS: [Era; 5] =
+    [Era::Legacy("2024-11-05"), Era::Legacy("2025-03-26"), Era::Legacy("2025-06-18"), Era::Legacy("2025-11-25"), Era::Modern];
+
+impl Era {
+    pub fn request(self, id: u64, method: &str, mut params: Value) -> Value {
+        if self == Self::Modern {
+            params["_meta"] = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {}, "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"}});
+        }
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    }
+}
+
+pub fn router(setup: &Setup) -> Router {
+    let config = HttpConfig {
+        listen: "127.0.0.1:7421".parse().unwrap(),
+        allowed_hosts: vec!["gateway.example".into()],
+        allowed_origins: vec!["https://app.example:*".into()],
+        max_message_bytes: MAX_MESSAGE_BYTES,
+    };
+    app(setup.gateway.clone(), &config, CancellationToken::new())
+}
+
+/// A POST to `/mcp` as this era sends it.
+pub fn post(era: Era, message: &Value) -> Request<Body> {
+    let mut request = Request::post("/mcp")
+        .header("host", "127.0.0.1:7421")
+        .header("content-type", "application/json")
+        .header("accept", "application/json");
+    match era {
+        Era::Legacy(version) => request = request.header("mcp-protocol-version", version),
+        Era::Modern => {
+            request = request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", message["method"].as_str().unwrap());
+            if let Some(name) = message["params"]["name"].as_str().or(message["params"]["uri"].as_str()) {
+                request = request.header("mcp-name", name);
+            }
+        }
+    }
+    request.body(Body::from(message.to_string())).unwrap()
+}
+
+/// Sends a request and reads the reply, which must be JSON whenever it is 200.
+pub async fn exchange(router: &Router, request: Request<Body>) -> (StatusCode, Value) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), MAX_MESSAGE_BYTES).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body))))
+}
+
+/// A client at the other end of a gateway's stdin and stdout.
+pub struct Pipe {
+    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    writer: WriteHalf<DuplexStream>,
+    pub serving: tokio::task::JoinHandle<std::io::Result<()>>,
+    pub stop: CancellationToken,
+    next: u64,
+    era: Era,
+}
+
+impl Pipe {
+    /// Opens a conversation; with `initialize` where the era has it.
+    pub async fn open(setup: &Setup, era: Era) -> Self {
+        let (client, server) = tokio::io::duplex(1024 * 1024);
+        let (server_reader, server_writer) = tokio::io::split(server);
+        let (reader, writer) = tokio::io::split(client);
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(context_gateway::stdio::serve_on(
+            setup.gateway.clone(),
+            server_reader,
+            server_writer,
+            MAX_MESSAGE_BYTES,
+            stop.clone(),
+        ));
+        let mut pipe = Self { lines: BufReader::new(reader).lines(), writer, serving, stop, next: 0, era };
+        if let Era::Legacy(version) = era {
+            let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+            let reply = pipe.request("initialize", params).await;
+            assert_eq!(reply["result"]["protocolVersion"], version);
+            pipe.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        } else {
+            let reply = pipe.request("server/discover", json!({})).await;
+            assert!(reply["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")), "{reply}");
+        }
+        pipe
+    }
+
+    pub async fn send(&mut self, message: &Value) {
+        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+    }
+
+    /// The next line, or `None` at the end.
+    pub async fn line(&mut self) -> Option<Value> {
+        self.lines.next_line().await.unwrap().map(|line| serde_json::from_str(&line).unwrap())
+    }
+
+    pub async fn start(&mut self, method: &str, params: Value) -> u64 {
+        self.next += 1;
+        let message = self.era.request(self.next, method, params);
+        self.send(&message).await;
+        self.next
+    }
+
+    pub async fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.start(method, params).await;
+        let reply = self.line().await.expect("a reply");
+        assert_eq!(reply["id"], id, "{reply}");
+        reply
+    }
+
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments})).await["result"].clone()
+    }
+
+    /// Closes stdin.
+    pub async fn close(mut self) -> std::io::Result<()> {
+        self.writer.shutdown().await.unwrap();
+        drop(self.writer);
+        drop(self.lines);
+        self.serving.await.unwrap()
+    }
+}
+
+/// The JSON in the first text block of a tool result.
+pub fn text(result: &Value) -> Value {
+    assert_eq!(result["content"][0]["type"], "text", "{result}");
+    serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap()
+}

@@ -1,0 +1,126 @@
+//! The stdio transport: conversations of both eras, credentials, announcements and the end.
+
+use context_gateway::handler::Credentials;
+use serde_json::{Value, json};
+
+use crate::fake::{Behaviour, setup};
+use crate::session::{ERAS, Era, Pipe};
+
+#[tokio::test]
+async fn every_revision_lists_tools_prompts_and_resources_without_the_service() {
+    for era in ERAS {
+        let mut setup = setup(Credentials::Own(None));
+        setup.server.kill();
+        let mut pipe = Pipe::open(&setup, era).await;
+        for (method, key, count) in [
+            ("tools/list", "tools", 13),
+            ("prompts/list", "prompts", 2),
+            ("resources/list", "resources", 0),
+            ("resources/templates/list", "resourceTemplates", 1),
+        ] {
+            let result = pipe.request(method, json!({})).await["result"].clone();
+            assert_eq!(result[key].as_array().unwrap().len(), count, "{era:?} {method}");
+            assert!(result["ttlMs"].as_u64().unwrap() > 0);
+            assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
+            let refused = pipe.request(method, json!({"cursor": "x"})).await;
+            assert_eq!(refused["error"]["code"], -32602, "{method} has one page");
+        }
+        let completion = json!({"ref": {"type": "ref/prompt", "name": "recall"}, "argument": {"name": "topic", "value": ""}});
+        assert_eq!(pipe.request("completion/complete", completion).await["error"]["code"], -32601);
+        pipe.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_own_key_and_the_trace_go_with_every_call() {
+    let setup = setup(Credentials::own(Some("sk_prod_x")).unwrap());
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    pipe.request("tools/call", json!({"name": "list_threads", "arguments": {}, "_meta": {"traceparent": trace}})).await;
+    let seen = setup.fake.seen().pop().unwrap();
+    assert_eq!(seen.metadata.get("authorization").unwrap(), "Bearer sk_prod_x");
+    assert_eq!(seen.metadata.get("traceparent").unwrap(), trace);
+    assert!(seen.metadata.get("grpc-timeout").is_some());
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_gateway_even_before_its_first_word() {
+    let setup = setup(Credentials::Own(None));
+    Pipe::open(&setup, Era::Modern).await.close().await.unwrap();
+    let (client, server) = tokio::io::duplex(64);
+    drop(client);
+    let (reader, writer) = tokio::io::split(server);
+    let stop = tokio_util::sync::CancellationToken::new();
+    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, stop).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_stop_signal_ends_the_gateway() {
+    let setup = setup(Credentials::Own(None));
+    let pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    pipe.stop.cancel();
+    pipe.serving.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn calls_sent_together_run_together() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Modern).await;
+    setup.fake.behave(Behaviour::Hang);
+    let slow = pipe.start("tools/call", json!({"name": "get_statistics", "arguments": {}})).await;
+    setup.fake.arrived().await;
+    setup.fake.behave(Behaviour::Answer);
+    let quick = pipe.request("tools/call", json!({"name": "list_threads", "arguments": {}})).await;
+    assert!(quick["id"].as_u64().unwrap() > slow);
+}
+
+#[tokio::test]
+async fn a_change_of_features_is_announced_and_shows_in_the_list() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    let names = |reply: Value| -> Vec<String> {
+        reply["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 13);
+    setup.fake.behave(Behaviour::Features(true, false));
+    pipe.start("tools/call", json!({"name": "get_statistics", "arguments": {}})).await;
+    let both = [pipe.line().await.unwrap(), pipe.line().await.unwrap()];
+    assert!(both.iter().any(|message| message["method"] == "notifications/tools/list_changed"), "{both:?}");
+    let listed = names(pipe.request("tools/list", json!({})).await);
+    assert_eq!(listed.len(), 12);
+    assert!(!listed.contains(&"semantic_search_context".to_owned()));
+}
+
+#[tokio::test]
+async fn a_subscriber_of_the_modern_era_hears_of_the_change() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Modern).await;
+    pipe.start("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})).await;
+    let acknowledged = pipe.line().await.unwrap();
+    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
+    setup.fake.behave(Behaviour::Features(false, false));
+    pipe.start("tools/call", json!({"name": "get_statistics", "arguments": {}})).await;
+    let both = [pipe.line().await.unwrap(), pipe.line().await.unwrap()];
+    assert!(both.iter().any(|message| message["method"] == "notifications/tools/list_changed"), "{both:?}");
+}
+
+#[tokio::test]
+async fn an_entry_is_a_resource_and_everything_else_is_not_found() {
+    let setup = setup(Credentials::Own(None));
+    for (era, code) in [(Era::Legacy("2025-11-25"), -32002), (Era::Modern, -32602)] {
+        let mut pipe = Pipe::open(&setup, era).await;
+        let reply = pipe.request("resources/read", json!({"uri": "context://entries/42"})).await;
+        let entry: Value = serde_json::from_str(reply["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(entry["id"], 42);
+        for uri in [
+            "context://entries/0",
+            "context://entries/x",
+            "context://entries/",
+            "file:///etc/passwd",
+            "context://entries/99999999999999999999",
+        ] {
+            let error = pipe.request("resources/read", json!({ "uri": uri })).await["error"].clone();
+            assert_eq!((error["code"].as_i64(), error["data"]["uri"].as_str()), (Some(code), Some(uri)));
+        }
+    }
+}
