@@ -140,7 +140,7 @@ fn probe_bound(page: Page, entries: i64) -> usize {
 }
 
 /// One statement for each index that can answer a part of the filter.
-fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Fragment> {
+pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Fragment> {
     let mut probes = Vec::new();
     if let Some(thread_id) = &filter.thread_id {
         let mut probe = Fragment::new("SELECT row_id FROM entries INDEXED BY entries_by_thread WHERE owner = ");
@@ -192,9 +192,4 @@ pub(crate) fn json_list(rows: &[i64]) -> String {
     }
     list.push(']');
     list
-}
-
-#[cfg(test)]
-pub(super) fn probes_for_tests(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Fragment> {
-    probes(filter, owner, indexed)
 }

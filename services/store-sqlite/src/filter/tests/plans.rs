@@ -1,1 +1,213 @@
-//! Which index answers which operator.
+//! Which index answers which operator, and that no search sorts or reads the whole table.
+
+use context_model::{Filter, FilterInput, MetadataFilter, Tags, ThreadId, Timestamp, Violations};
+use context_store::Page;
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+use serde_json::{Value, json};
+
+use super::store::{OWNER, entry, insert, open, path};
+use crate::filter::select;
+use crate::filter::select::probes;
+
+const INDEX: &str = "entries_by_metadata:status";
+const PAGE: Page = Page { limit: 30, offset: 0 };
+
+/// Entries of which every second has one status, and one a rare status.
+fn store(entries: i64) -> SqliteConnection {
+    let mut conn = open(&[path("status"), path("n")]);
+    conn.transaction(|conn| {
+        for id in 1..=entries {
+            let status = if id == 1 { "Rare" } else { ["open", "done"][usize::from(id % 2 == 0)] };
+            let mut entry = entry(id, json!({"status": status, "n": id, "plain": status}).as_object().unwrap().clone());
+            entry.thread_id = format!("t{}", id % 2);
+            entry.tags = vec![status.to_lowercase()];
+            insert(conn, OWNER, &entry);
+        }
+        QueryResult::Ok(())
+    })
+    .unwrap();
+    conn
+}
+
+fn filter(key: &str, operator: &str, value: Value, case_sensitive: bool) -> Filter {
+    let condition = MetadataFilter {
+        key: key.into(),
+        operator: Some(operator.into()),
+        value: (!value.is_null()).then_some(value),
+        case_sensitive: Some(case_sensitive),
+    };
+    let mut violations = Violations::default();
+    let filter = Filter::parse(FilterInput { metadata_filters: Some(vec![condition]), ..FilterInput::default() }, &mut violations);
+    violations.finish(filter).unwrap()
+}
+
+/// The plan of a search and the rows it finds.
+fn plan(conn: &mut SqliteConnection, filter: &Filter, entries: i64) -> (String, usize) {
+    let selected = select(conn, filter, OWNER, PAGE, &[path("status"), path("n")], entries).unwrap();
+    (selected.statement.explain(conn).unwrap().join(" | "), selected.row_ids.len())
+}
+
+/// What a search must never do, however many entries there are.
+fn reads_in_order(plan: &str) {
+    assert!(!plan.contains("TEMP B-TREE FOR ORDER BY"), "{plan}");
+    assert!(!plan.contains("SCAN entries"), "{plan}");
+}
+
+#[test]
+fn every_operator_that_can_use_the_index_does() {
+    let mut conn = store(10);
+    for (operator, value, key) in [
+        ("eq", json!("Open"), "=?"),
+        ("in", json!(["Open", "done"]), "=?"),
+        ("gt", json!(5), ">? AND <expr><?"),
+        ("gte", json!(5), ">? AND <expr><?"),
+        ("lt", json!(5), "<?"),
+        ("lte", json!(5), "<?"),
+        ("gt", json!("2025-01-01T10:00:00Z"), ">?"),
+        ("lte", json!("2025-01-01T10:00:00Z"), ">? AND <expr><?"),
+        ("starts_with", json!("Op"), ">? AND <expr><?"),
+        ("contains", json!("pe"), ">?"),
+        ("ends_with", json!("en"), ">?"),
+        ("exists", Value::Null, ">?"),
+        ("is_not_null", Value::Null, ">?"),
+        ("not_exists", Value::Null, "=?"),
+        ("is_null", Value::Null, "=?"),
+    ] {
+        for case_sensitive in [false, true] {
+            let probes = probes(&filter("status", operator, value.clone(), case_sensitive), OWNER, &[path("status")]);
+            let [probe] = &probes[..] else { panic!("{operator} {value} has one probe") };
+            let plan = probe.explain(&mut conn).unwrap().join(" | ");
+            let expected = format!("INDEX {INDEX} (owner=? AND <expr>{key}");
+            assert!(plan.contains(&expected), "{operator} {value}: {plan}");
+        }
+    }
+    for (operator, value) in [("ne", json!("open")), ("not_in", json!(["open"])), ("array_contains", json!("open"))] {
+        assert!(probes(&filter("status", operator, value, false), OWNER, &[path("status")]).is_empty());
+    }
+}
+
+#[test]
+fn one_value_is_read_newest_first_from_its_index() {
+    let mut conn = store(2000);
+    for (filter, index) in [
+        (filter("status", "eq", json!("OPEN"), false), INDEX),
+        (filter("status", "eq", json!("open"), true), INDEX),
+        (filter("status", "in", json!(["open"]), false), INDEX),
+        (Filter { created_from: Some(Timestamp(5_000)), ..filter("status", "eq", json!("open"), false) }, INDEX),
+        (Filter { thread_id: Some(ThreadId::from_stored("t1".into())), ..Filter::default() }, "entries_by_thread"),
+        (Filter::default(), "entries_by_time"),
+        (Filter { created_to: Some(Timestamp(5_000_000)), ..Filter::default() }, "entries_by_time"),
+        (Filter { source: Some(context_model::Source::User), ..Filter::default() }, "entries_by_time"),
+    ] {
+        let (plan, found) = plan(&mut conn, &filter, 2000);
+        assert!(plan.contains(index), "{filter:?}: {plan}");
+        reads_in_order(&plan);
+        assert_eq!(found, 30);
+    }
+}
+
+#[test]
+fn a_frequent_value_is_found_by_reading_newest_first() {
+    let mut conn = store(2000);
+    for filter in [
+        filter("status", "in", json!(["open", "done"]), false),
+        filter("status", "starts_with", json!("o"), false),
+        filter("status", "exists", Value::Null, false),
+        filter("n", "gt", json!(10), false),
+        filter("status", "ne", json!("done"), false),
+        filter("status", "contains", json!("e"), false),
+        filter("plain", "eq", json!("open"), false),
+        Filter { tags: Some(Tags::from_normalised(vec!["open".into()])), ..Filter::default() },
+    ] {
+        let (plan, found) = plan(&mut conn, &filter, 2000);
+        assert!(plan.contains("entries_by_time"), "{filter:?}: {plan}");
+        reads_in_order(&plan);
+        assert_eq!(found, 30);
+    }
+}
+
+#[test]
+fn a_rare_value_is_looked_up() {
+    let mut conn = store(2000);
+    for filter in [
+        filter("status", "in", json!(["rare", "missing"]), false),
+        filter("status", "starts_with", json!("RA"), false),
+        filter("status", "contains", json!("AR"), false),
+        filter("status", "ends_with", json!("are"), true),
+        filter("n", "lt", json!(2), false),
+        Filter { tags: Some(Tags::from_normalised(vec!["rare".into()])), ..Filter::default() },
+        Filter { tags: Some(Tags::from_normalised(vec!["rare".into()])), ..filter("status", "eq", json!("rare"), false) },
+    ] {
+        let (plan, found) = plan(&mut conn, &filter, 2000);
+        assert!(plan.contains("SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)"), "{filter:?}: {plan}");
+        assert_eq!(found, 1, "{filter:?}");
+    }
+}
+
+#[test]
+fn statistics_of_the_planner_change_no_plan() {
+    let mut conn = store(2000);
+    conn.batch_execute("ANALYZE").unwrap();
+    let (by_value, _) = plan(&mut conn, &filter("status", "eq", json!("open"), false), 2000);
+    assert!(by_value.contains(INDEX), "{by_value}");
+    reads_in_order(&by_value);
+    let (by_time, _) = plan(&mut conn, &filter("status", "ne", json!("open"), false), 2000);
+    assert!(by_time.contains("entries_by_time"), "{by_time}");
+    reads_in_order(&by_time);
+}
+
+#[test]
+fn fields_that_differ_by_case_have_an_index_each() {
+    let mut conn = open(&[path("status"), path("Status"), path("a.b-c")]);
+    for field in ["status", "Status", "a.b-c"] {
+        let probes = probes(&filter(field, "eq", json!("x"), false), OWNER, &[path(field)]);
+        let plan = probes[0].explain(&mut conn).unwrap().join(" | ");
+        assert!(plan.contains("(owner=? AND <expr>=?)"), "{plan}");
+    }
+}
+
+#[test]
+fn the_largest_filter_runs() {
+    let mut conn = store(50);
+    let values: Vec<Value> = (0..100).map(|i| json!(format!("value {i}"))).collect();
+    let field = vec!["a-segment-name1"; 32].join(".");
+    let mut large = filter(&field, "not_in", json!(values), true);
+    large.conditions = vec![large.conditions[0].clone(); 100];
+    let mut listed = filter("status", "in", json!(values), true);
+    listed.conditions = vec![listed.conditions[0].clone(); 100];
+    for filter in [large, listed] {
+        assert_eq!(plan(&mut conn, &filter, 50).1, 0);
+    }
+}
+
+#[test]
+fn numbers_come_out_of_json_exactly_as_they_went_in() {
+    #[derive(QueryableByName)]
+    struct Number {
+        #[diesel(sql_type = diesel::sql_types::Double)]
+        value: f64,
+    }
+    let mut random = super::generate::Random::new(7);
+    let mut numbers: Vec<f64> = Vec::new();
+    while numbers.len() < 50_000 {
+        let bits = random.next();
+        // Half of them of everyday size.
+        let number = if bits.is_multiple_of(2) { f64::from_bits(bits) } else { (bits >> 20) as f64 / 1e6 };
+        if number.is_finite() {
+            numbers.push(number);
+        }
+    }
+    let mut statement = crate::sql::Fragment::new("SELECT value FROM json_each(");
+    statement.bind(crate::sql::Bind::Text(json!(numbers).to_string())).push(")");
+    let read: Vec<Number> = crate::sql::query(&mut conn_without_tables(), &statement).unwrap();
+    for (number, read) in numbers.iter().zip(&read) {
+        assert_eq!(number.to_bits(), read.value.to_bits(), "{number:e}");
+    }
+    assert_eq!(numbers.len(), read.len());
+}
+
+fn conn_without_tables() -> SqliteConnection {
+    SqliteConnection::establish(":memory:").unwrap()
+}
