@@ -1,8 +1,11 @@
 //! Keeps the full-text index in step with the entries.
 
 use context_model::{ContentType, Source};
+use context_text::Language;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
+
+use crate::fts::{self, Document};
 
 /// A change of the full-text index that waits for the end of the transaction.
 #[derive(Debug)]
@@ -12,22 +15,40 @@ pub(crate) enum FullTextChange {
 }
 
 /// The owners' full-text tables.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct FullText {
-    pub language: String,
+    pub language: Language,
 }
 
 impl FullText {
     /// Makes the table of an owner that has none.
-    pub fn create(&self, conn: &mut SqliteConnection, owner: i64) -> QueryResult<()> {
-        let _ = (conn, owner, &self.language);
-        Ok(())
+    pub fn create(self, conn: &mut SqliteConnection, owner: i64) -> QueryResult<()> {
+        fts::create_table(conn, owner, self.language)
+    }
+}
+
+impl FullTextChange {
+    /// What the change is about.
+    const fn row(&self) -> (i64, i64) {
+        match self {
+            Self::Insert { owner, row_id, .. } | Self::Delete { owner, row_id } => (*owner, *row_id),
+        }
     }
 
-    /// Makes the waiting changes, in order.
-    pub fn apply(&self, conn: &mut SqliteConnection, changes: &mut Vec<FullTextChange>) -> QueryResult<()> {
-        let _ = conn;
-        changes.clear();
-        Ok(())
+    fn apply(self, conn: &mut SqliteConnection) -> QueryResult<()> {
+        match self {
+            Self::Delete { owner, row_id } => fts::delete(conn, owner, row_id),
+            Self::Insert { owner, row_id, text, thread_id, source, content_type, tags } => {
+                let document = Document { row_id, text: &text, thread_id: &thread_id, source, content_type, tags: &tags };
+                fts::insert(conn, owner, &document)
+            }
+        }
     }
+}
+
+/// Makes the waiting changes; those of one row in order.
+pub(crate) fn apply(conn: &mut SqliteConnection, changes: &mut Vec<FullTextChange>) -> QueryResult<()> {
+    // FTS5 writes its pending words to disk whenever a row id is lower than the one before (`sqlite3Fts5IndexBeginWrite`).
+    changes.sort_by_key(FullTextChange::row);
+    changes.drain(..).try_for_each(|change| change.apply(conn))
 }

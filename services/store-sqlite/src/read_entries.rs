@@ -1,16 +1,17 @@
 //! Reading entries by id and by filter.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use context_model::{Filter, MetadataPath};
-use context_store::{Page, RowSelection, SearchPage, StoreError};
+use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry, SearchPage, StoreError};
 use diesel::sqlite::SqliteConnection;
 
 use crate::entries;
 use crate::failure::store_error;
 use crate::filter;
-use crate::owners::Owner;
+use crate::fts::{self, Found};
+use crate::owners::{Owner, id_of_row};
 
 /// Entries by id, newest first.
 pub(crate) fn get(conn: &mut SqliteConnection, owner: &Owner, ids: &[i64], selection: RowSelection) -> Result<SearchPage, StoreError> {
@@ -34,4 +35,24 @@ pub(crate) fn search(
     let entries = entries::load(conn, owner.owner, &selected.row_ids, selection)?;
     let plan = if selection.explain { selected.statement.explain(conn).map_err(store_error)? } else { Vec::new() };
     Ok(SearchPage { entries, revision: owner.revision, plan })
+}
+
+/// Entries that match the search and satisfy the filter, best first.
+pub(crate) fn ranked(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    search: &FtsSearch,
+    filter: &Filter,
+    page: Page,
+    indexed: &[MetadataPath],
+    selection: RowSelection,
+) -> Result<FtsPage, StoreError> {
+    let Found { rows, used_fallback, capped_at, statement } =
+        fts::search(conn, search, filter, owner.owner, page, indexed).map_err(store_error)?;
+    let row_ids: Vec<i64> = rows.iter().map(|(row_id, _)| *row_id).collect();
+    let scores: HashMap<i64, f64> = rows.into_iter().map(|(row_id, score)| (id_of_row(row_id), score)).collect();
+    let entries = entries::load(conn, owner.owner, &row_ids, selection)?;
+    let plan = if selection.explain { statement.explain(conn).map_err(store_error)? } else { Vec::new() };
+    let scored = entries.into_iter().filter_map(|entry| scores.get(&entry.id).map(|&score| ScoredEntry { entry, score }));
+    Ok(FtsPage { entries: scored.collect(), used_fallback, capped_at, revision: owner.revision, plan })
 }

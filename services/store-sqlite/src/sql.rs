@@ -79,11 +79,6 @@ where
     boxed(fragment).load(conn)
 }
 
-/// Runs a statement and gives the number of rows it changed.
-pub(crate) fn execute(conn: &mut SqliteConnection, fragment: &Fragment) -> QueryResult<usize> {
-    boxed(fragment).execute(conn)
-}
-
 fn boxed(fragment: &Fragment) -> BoxedSqlQuery<'_, Sqlite, diesel::query_builder::SqlQuery> {
     fragment.binds.iter().fold(diesel::sql_query(&fragment.sql).into_boxed(), |query, bind| match bind {
         Bind::Text(text) => query.bind::<Text, _>(text),

@@ -9,6 +9,7 @@ use context_store::{
     DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError, StoreStatistics,
     StoredBatch, ThreadsPage, WriteOptions, Written,
 };
+use context_text::Language;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::{oneshot, watch};
 
@@ -25,7 +26,7 @@ use crate::request::Request;
 use crate::transaction::Transaction;
 use crate::weigh;
 use crate::writer::{BoxJob, Counters, Open, Writer};
-use crate::{batch, delete_entries, read_entries, statistics, store_entry, threads, update_entry};
+use crate::{batch, delete_entries, fts, read_entries, statistics, store_entry, threads, tokenizer, update_entry};
 
 /// Bytes of payload that may wait to be written; one more request is refused with `OVERLOADED`.
 const QUEUED_BYTES: usize = 256 * 1024 * 1024;
@@ -68,8 +69,13 @@ impl SqliteStore {
     /// # Errors
     /// [`OpenError`], a sentence for whoever starts the service.
     pub fn open(config: Config) -> std::result::Result<Self, OpenError> {
-        let (opened, conn) = open::open(&config)?;
+        tokenizer::register();
+        let language = Language::parse(&config.language).unwrap_or(Language::Unstemmed);
+        let (opened, mut conn) = open::open(&config)?;
         let path = opened.path;
+        if fts::rebuild(&mut conn, language).map_err(|e| OpenError::from_store(&path, store_error(e)))? {
+            tracing::info!(language = language.name(), "The full-text index is made for this language");
+        }
         let other = |error: std::io::Error| OpenError::Other { path: path.clone(), source: error.into() };
         let readers = config.readers.max(1);
         let connect = |count: usize| {
@@ -91,7 +97,7 @@ impl SqliteStore {
             path: path.clone(),
             busy_timeout: config.busy_timeout,
             queue: Arc::clone(&writes),
-            open: Open { owners: Owners::default(), full_text: FullText { language: config.language }, pending: Vec::new() },
+            open: Open { owners: Owners::default(), full_text: FullText { language }, pending: Vec::new() },
             counters: Arc::clone(&counters),
             commits: ticks,
             lock: opened.lock,
@@ -251,15 +257,10 @@ impl Store for SqliteStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<FtsPage> {
-        let _ = (search, filter, page, selection);
-        self.read(&self.searches, owner, read, move |_, owner| {
-            Ok(FtsPage {
-                entries: Vec::new(),
-                used_fallback: false,
-                capped_at: None,
-                revision: owner.map_or(0, |owner| owner.revision),
-                plan: Vec::new(),
-            })
+        let indexed = Arc::clone(&self.indexed);
+        self.read(&self.searches, owner, read, move |conn, owner| match owner {
+            Some(owner) => read_entries::ranked(conn, owner, &search, &filter, page, &indexed, selection),
+            None => Ok(FtsPage { entries: Vec::new(), used_fallback: false, capped_at: None, revision: 0, plan: Vec::new() }),
         })
         .await
     }

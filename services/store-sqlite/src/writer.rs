@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::connection;
 use crate::failure::{Failure, store_error};
-use crate::full_text::{FullText, FullTextChange};
+use crate::full_text::{self, FullText, FullTextChange};
 use crate::lock::Lock;
 use crate::owners::Owners;
 use crate::queue::{Queue, Weight};
@@ -166,7 +166,7 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -
         }
         Release.execute(conn)?;
     }
-    open.full_text.apply(conn, &mut open.pending)?;
+    full_text::apply(conn, &mut open.pending)?;
     open.owners.flush(conn)?;
     Commit.execute(conn)?;
     Ok(())

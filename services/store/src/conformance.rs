@@ -1,2 +1,131 @@
-//! The behaviours every database shows, each named after what it shows. A backend's test crate calls
-//! [`run_all`](run_all) with a function that opens an empty store.
+//! The behaviours every database shows, each an async function named after what it shows.
+//!
+//! A database's test crate names a function that opens an empty store, and gets one test for each behaviour:
+//!
+//! ```ignore
+//! async fn open() -> Option<context_store::conformance::Opened> { … }
+//! context_store::conformance_tests!(open);
+//! ```
+//!
+//! `None` means that the database cannot be had here; whoever opens says so loudly.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::Store;
+
+mod arrange;
+
+pub mod batches;
+pub mod deletes;
+pub mod filters;
+pub mod full_text;
+pub mod idempotency;
+pub mod reads;
+pub mod retransmits;
+pub mod revisions;
+pub mod statistics;
+pub mod storing;
+pub mod threads;
+pub mod updates;
+
+/// An empty store and what must live as long as it.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// A temporary directory, a database to drop, …
+    pub keep: Box<dyn Any + Send>,
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opened").field("store", &self.store.backend()).finish_non_exhaustive()
+    }
+}
+
+/// One test for each behaviour, on stores from this function (`async fn() -> Option<Opened>`).
+#[macro_export]
+macro_rules! conformance_tests {
+    ($open:path) => {
+        $crate::conformance_tests! { @modules $open,
+            storing: stored_entry_reads_back_equal, what_is_not_given_reads_back_empty, text_is_kept_exactly,
+                metadata_keeps_types_and_values, images_come_back_equal_and_in_order, ids_grow_and_are_never_reused,
+                time_never_goes_backwards_within_a_thread, owners_do_not_see_each_other;
+            retransmits: the_same_entry_again_is_not_stored_twice, a_field_not_given_is_not_compared,
+                a_given_field_that_differs_makes_a_new_entry, an_empty_list_differs_from_a_stored_one,
+                the_order_of_metadata_keys_does_not_matter, another_source_in_between_makes_a_new_entry,
+                another_text_in_between_makes_a_new_entry, other_threads_and_sources_are_not_compared,
+                equal_images_collapse_and_different_ones_do_not, repeats_inside_a_batch_collapse,
+                the_comparison_follows_deletes_and_updates, of_many_at_once_one_is_stored;
+            updates: only_what_is_given_changes, empty_lists_clear_tags_and_images, every_update_counts,
+                an_unknown_id_is_not_found, a_stale_version_changes_nothing, the_right_version_is_accepted,
+                a_patch_merges_recursively, a_patch_that_breaks_a_limit_changes_nothing, another_owner_cannot_update;
+            batches: an_atomic_batch_is_all_or_nothing, without_atomic_each_item_stands_alone,
+                items_see_the_items_before_them, an_atomic_batch_that_failed_leaves_no_trace;
+            deletes: ids_are_deleted_and_unknown_ones_count_nothing, all_criteria_must_hold,
+                a_thread_is_deleted_with_its_row, nothing_to_go_by_deletes_nothing, another_owner_cannot_delete,
+                many_are_deleted_at_once;
+            threads: a_row_counts_its_entries, the_latest_activity_comes_first, pages_neither_repeat_nor_skip,
+                the_row_follows_deletes, the_row_follows_updates_of_images;
+            reads: entries_come_newest_first_whatever_the_order_asked, unknown_and_repeated_ids_are_skipped,
+                images_come_only_when_selected, a_page_over_its_bytes_is_refused_but_a_single_entry_never,
+                texts_are_cut_at_the_characters_asked_for, pages_are_total_and_disjoint,
+                a_read_waits_for_its_revision, a_revision_that_does_not_come_is_unavailable, the_plan_comes_when_asked_for;
+            filters: every_part_of_a_filter_must_hold, tags_match_any_of_them_in_any_script, dates_are_inclusive,
+                a_filter_that_matches_nothing_gives_an_empty_page, metadata_conditions_are_typed;
+            full_text: what_was_stored_is_found_at_once, an_update_moves_the_words, a_deleted_entry_is_not_found,
+                a_filter_narrows_the_matches, scores_are_higher_for_better_matches, other_owners_do_not_move_scores,
+                pages_of_matches_neither_repeat_nor_skip, updated_tags_and_images_move_the_filter;
+            idempotency: a_repeated_request_gets_the_first_outcome, another_request_with_the_key_is_refused,
+                a_failed_request_records_nothing, keys_belong_to_an_owner, keys_expire_after_a_day,
+                failures_of_items_are_repeated_too;
+            revisions: each_change_counts_one, reads_show_the_revision_of_the_write, a_write_that_changes_nothing_keeps_it,
+                concurrent_writers_never_share_one;
+            statistics: counts_follow_every_operation, an_owner_that_never_wrote_has_zeros;
+        }
+    };
+    (@modules $open:path, $($module:ident: $($behaviour:ident),+;)*) => {$(
+        mod $module {
+            #[allow(unused_imports, reason = "the path may be absolute")]
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $behaviour() {
+                    if let Some(opened) = $open().await {
+                        $crate::conformance::$module::$behaviour(&*opened.store).await;
+                        opened.store.close().await;
+                        drop(opened);
+                    }
+                }
+            )+
+        }
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_behaviour_is_listed() {
+        let list = include_str!("conformance.rs");
+        for file in [
+            include_str!("conformance/batches.rs"),
+            include_str!("conformance/deletes.rs"),
+            include_str!("conformance/filters.rs"),
+            include_str!("conformance/full_text.rs"),
+            include_str!("conformance/idempotency.rs"),
+            include_str!("conformance/reads.rs"),
+            include_str!("conformance/retransmits.rs"),
+            include_str!("conformance/revisions.rs"),
+            include_str!("conformance/statistics.rs"),
+            include_str!("conformance/storing.rs"),
+            include_str!("conformance/threads.rs"),
+            include_str!("conformance/updates.rs"),
+        ] {
+            for line in file.lines() {
+                if let Some((name, _)) = line.strip_prefix("pub async fn ").and_then(|rest| rest.split_once('(')) {
+                    assert!(list.contains(name), "conformance_tests! does not list {name}");
+                }
+            }
+        }
+    }
+}

@@ -39,7 +39,8 @@ pub struct Term {
 pub enum Query {
     /// A word with this stem.
     Word(Term),
-    /// A word beginning with `term.word`, folded; see the crate's notes for stores.
+    /// A word beginning with `term.word`. An index that holds only stems can look for `term.stem`
+    /// as the beginning of a stem.
     Prefix(Term),
     /// Words with these stems, each right after the previous one; two or more.
     Phrase(Vec<Term>),

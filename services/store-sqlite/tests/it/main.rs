@@ -1,3 +1,4 @@
 //! The embedded database through its public interface.
 
+mod conformance;
 mod opening;

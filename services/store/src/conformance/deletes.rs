@@ -1,0 +1,91 @@
+//! What a delete takes along, and what it leaves.
+
+use context_model::{Source, ThreadId};
+
+use super::arrange::*;
+use crate::{DeleteCriteria, OwnerId, Store};
+
+fn thread_ids(names: &[&str]) -> Option<Vec<ThreadId>> {
+    Some(names.iter().map(|name| ThreadId::from_stored((*name).to_owned())).collect())
+}
+
+/// And repeated ones count once.
+pub async fn ids_are_deleted_and_unknown_ones_count_nothing(store: &dyn Store) {
+    let a = entry("a").tags(&["t"]).images(&[b"1"]).store(store, 0).await.id;
+    let b = entry("b").store(store, 1).await.id;
+    assert_eq!(delete_ids(store, &[a, a, 999, -1, i64::MAX]).await, 1);
+    assert_eq!(texts(&all(store).await), ["b"]);
+    assert_eq!(delete_ids(store, &[a]).await, 0);
+    assert_eq!(delete_ids(store, &[b]).await, 1);
+    assert_eq!(all(store).await.len(), 0);
+}
+
+/// Ids, threads, source and age together.
+pub async fn all_criteria_must_hold(store: &dyn Store) {
+    let old_user = entry("old user").store(store, 0).await.id;
+    let old_agent = entry("old agent").agent().store(store, 1).await.id;
+    let elsewhere = entry("elsewhere").agent().thread("u").store(store, 1).await.id;
+    let new_agent = entry("new agent").agent().store(store, 10).await.id;
+    let criteria = DeleteCriteria {
+        ids: Some(vec![old_user, old_agent, elsewhere, new_agent]),
+        threads: thread_ids(&["t", "nowhere"]),
+        source: Some(Source::Agent),
+        created_before: Some(at(10)),
+    };
+    assert_eq!(delete(store, criteria).await, 1);
+    assert_eq!(texts(&all(store).await), ["new agent", "elsewhere", "old user"]);
+    let old = DeleteCriteria { created_before: Some(at(10)), ..DeleteCriteria::default() };
+    assert_eq!(delete(store, old).await, 2);
+    assert_eq!(texts(&all(store).await), ["new agent"]);
+}
+
+/// Its entries and its row in the list.
+pub async fn a_thread_is_deleted_with_its_row(store: &dyn Store) {
+    entry("a").store(store, 0).await;
+    entry("b").agent().store(store, 1).await;
+    entry("c").thread("T").store(store, 2).await;
+    assert_eq!(delete(store, DeleteCriteria { threads: thread_ids(&["t"]), ..DeleteCriteria::default() }).await, 2);
+    let left = threads(store).await;
+    assert_eq!((left.total, left.threads[0].thread_id.as_str()), (1, "T"));
+}
+
+/// Not everything.
+pub async fn nothing_to_go_by_deletes_nothing(store: &dyn Store) {
+    entry("a").store(store, 0).await;
+    for criteria in [
+        DeleteCriteria::default(),
+        DeleteCriteria { source: Some(Source::User), ..DeleteCriteria::default() },
+        DeleteCriteria { ids: Some(Vec::new()), ..DeleteCriteria::default() },
+        DeleteCriteria { threads: Some(Vec::new()), created_before: Some(at(100)), ..DeleteCriteria::default() },
+    ] {
+        assert_eq!(delete(store, criteria).await, 0);
+    }
+}
+
+/// By id, by thread or by age.
+pub async fn another_owner_cannot_delete(store: &dyn Store) {
+    let id = entry("a").store(store, 0).await.id;
+    let theirs = OwnerId::new("other");
+    for criteria in [
+        DeleteCriteria { ids: Some(vec![id]), ..DeleteCriteria::default() },
+        DeleteCriteria { threads: thread_ids(&["t"]), ..DeleteCriteria::default() },
+        DeleteCriteria { created_before: Some(at(100)), ..DeleteCriteria::default() },
+    ] {
+        assert_eq!(store.delete_contexts(&theirs, criteria, options(1)).await.expect("works").outcome, 0);
+    }
+    assert_eq!(texts(&all(store).await), ["a"]);
+}
+
+/// More than any chunk a database works in.
+pub async fn many_are_deleted_at_once(store: &dyn Store) {
+    for batch in 0..24 {
+        let entries = (0..100).map(|i| entry(&format!("word{i} {batch}")).thread(&format!("t{}", i % 7)).tags(&["x"]).0).collect();
+        store.store_contexts(&me(), entries, true, options(batch)).await.expect("stored");
+    }
+    let written =
+        store.delete_contexts(&me(), DeleteCriteria { created_before: Some(at(23)), ..DeleteCriteria::default() }, options(99)).await;
+    let written = written.expect("deleted");
+    assert_eq!((written.outcome, written.revision), (2300, 4700));
+    assert_eq!(threads(store).await.threads.iter().map(|thread| thread.entry_count).sum::<i64>(), 100);
+    assert_eq!(super::full_text::found(store, "word5").await, ["word5 23"]);
+}

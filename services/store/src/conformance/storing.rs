@@ -1,0 +1,108 @@
+//! What is stored reads back as it was given.
+
+use context_model::{ContentType, ImageBytes, ImageInput, Metadata, NewImage, Source};
+use serde_json::{Value, json};
+
+use super::arrange::*;
+use crate::{OwnerId, Store};
+
+/// Every field, images and their metadata included.
+pub async fn stored_entry_reads_back_equal(store: &dyn Store) {
+    let given = entry("Grüße, 世界 🦀").thread("Thread-1").agent().tags(&["b", "a"]).metadata(rich_metadata()).images(&[&[0, 255, 7]]);
+    let outcome = given.store(store, 5).await;
+    assert_eq!((outcome.version, outcome.duplicate), (1, false));
+    let found = get_one(store, outcome.id).await;
+    assert_eq!(found.thread_id, "Thread-1");
+    assert_eq!(found.source, Source::Agent);
+    assert_eq!(found.content_type, ContentType::Multimodal);
+    assert_eq!(found.text, "Grüße, 世界 🦀");
+    assert_eq!(found.summary, "");
+    assert_eq!(Value::Object(found.metadata), rich_metadata());
+    assert_eq!(found.tags, ["a", "b"]);
+    assert_eq!((found.created_at, found.updated_at), (at(5), at(5)));
+    assert_eq!(found.version, 1);
+    let image = ImageInput { data: ImageBytes(vec![0, 255, 7]), mime_type: Some("image/png".to_owned()), metadata: None };
+    assert_eq!(found.images, Some(vec![image]));
+}
+
+/// `{}`, `[]` and no images.
+pub async fn what_is_not_given_reads_back_empty(store: &dyn Store) {
+    let outcome = entry("bare").store(store, 0).await;
+    let found = get_one(store, outcome.id).await;
+    assert!(found.metadata.is_empty() && found.tags.is_empty());
+    assert_eq!(found.images, Some(Vec::new()));
+    assert_eq!(found.content_type, ContentType::Text);
+}
+
+/// Spaces, line ends, quotes, controls, combining characters and a million characters.
+pub async fn text_is_kept_exactly(store: &dyn Store) {
+    let long = "ab ".repeat(333_334);
+    for text in ["  padded \r\n\t", "'; DROP TABLE entries; --", "e\u{301} \u{1} \u{feff}\u{202e}", "?1 :x %s {}", long.as_str()] {
+        let outcome = entry(text).store(store, 0).await;
+        assert_eq!(get_one(store, outcome.id).await.text, text);
+    }
+}
+
+/// Integers stay integers, floats keep their value, null is data.
+pub async fn metadata_keeps_types_and_values(store: &dyn Store) {
+    let given = json!({"i": [0, -1, i64::MIN, i64::MAX, 9_007_199_254_740_993i64], "f": [0.1, 1.0, 1e300, -2.5e-7], "s": "\"\\\u{1f600}",
+                       "null": null, "bools": [true, false], "empty": [{}, []], "a.b": 1, "": 2});
+    let outcome = entry("x").metadata(given.clone()).store(store, 0).await;
+    let found = get_one(store, outcome.id).await.metadata;
+    assert_eq!(Value::Object(found.clone()), given);
+    assert!(found["f"][1].is_f64() && found["i"][0].is_i64(), "{found:?}");
+}
+
+/// Any bytes, types and metadata, in the order given.
+pub async fn images_come_back_equal_and_in_order(store: &dyn Store) {
+    let given: Vec<NewImage> = (0..10u8)
+        .map(|i| NewImage {
+            data: (0..=255).map(|b: u8| b.wrapping_mul(i + 1)).collect(),
+            mime_type: format!("image/x-{i}"),
+            metadata: (i % 2 == 0).then(|| Metadata::from_stored(object(json!({"n": i})))),
+        })
+        .collect();
+    let mut new = entry("x");
+    new.0.images = Some(given.clone());
+    let outcome = new.store(store, 0).await;
+    let found = get_one(store, outcome.id).await.images.expect("images were selected");
+    assert_eq!(found.len(), given.len());
+    for (found, given) in found.iter().zip(&given) {
+        assert_eq!(found.data.0, given.data);
+        assert_eq!(found.mime_type.as_deref(), Some(given.mime_type.as_str()));
+        assert_eq!(found.metadata.as_ref(), given.metadata.as_ref().map(Metadata::as_object));
+    }
+}
+
+/// A deleted entry's id belongs to nobody.
+pub async fn ids_grow_and_are_never_reused(store: &dyn Store) {
+    let first = entry("a").store(store, 0).await.id;
+    let second = entry("b").store(store, 0).await.id;
+    assert!(0 < first && first < second, "{first}, {second}");
+    assert_eq!(delete_ids(store, &[first, second]).await, 2);
+    let third = entry("c").store(store, 0).await.id;
+    assert!(third > second, "{third} was used before");
+}
+
+/// A clock that steps back is held at the thread's newest entry; other threads do not care.
+pub async fn time_never_goes_backwards_within_a_thread(store: &dyn Store) {
+    entry("late").store(store, 100).await;
+    let early = entry("early").store(store, 50).await.id;
+    let elsewhere = entry("elsewhere").thread("u").store(store, 50).await.id;
+    assert_eq!(get_one(store, early).await.created_at, at(100));
+    assert_eq!(get_one(store, elsewhere).await.created_at, at(50));
+    assert_eq!(texts(&all(store).await), ["early", "late", "elsewhere"]);
+}
+
+/// Ids, threads and counts of one owner mean nothing to another.
+pub async fn owners_do_not_see_each_other(store: &dyn Store) {
+    let theirs = OwnerId::new("ü ' other");
+    let mine = entry("mine").store(store, 0).await.id;
+    entry("theirs").store_for(store, &theirs, 0).await;
+    let last = entry("theirs too").store_for(store, &theirs, 1).await.id;
+    assert_eq!(texts(&all(store).await), ["mine"]);
+    assert_eq!(texts(&get(store, &[mine, last, last + 1]).await), ["mine"]);
+    assert_eq!(threads(store).await.threads[0].entry_count, 1);
+    let found = store.get_contexts(&theirs, vec![last], EVERYTHING, now()).await.expect("read").entries;
+    assert_eq!(texts(&found), ["theirs too"]);
+}
