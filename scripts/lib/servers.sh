@@ -24,7 +24,7 @@ use_binaries() {
     unset XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME
     # Settings of the person running the tests must not reach the servers.
     local name
-    for name in $(compgen -e | grep -E '^(CONTEXT_(LISTEN|GRPC_LISTEN|SOCKET|BACKEND|API_KEY|INSECURE)|GATEWAY_LISTEN|DB_PATH|AUTH|STORAGE_BACKEND|ENABLE_.*|POSTGRESQL_.*|DATABASE_URL|EMBEDDING_.*|OLLAMA_HOST|LOG_LEVEL|MAX_.*)$'); do
+    for name in $(compgen -e | grep -E '^(CONTEXT_(LISTEN|GRPC_LISTEN|SOCKET|BACKEND|API_KEY|INSECURE)|GATEWAY_.*|DB_PATH|AUTH|STORAGE_BACKEND|ENABLE_.*|POSTGRESQL_.*|DATABASE_URL|EMBEDDING_.*|OLLAMA_HOST|LOG_LEVEL|MAX_.*)$'); do
         unset "$name"
     done
     export DB_PATH=$SCRATCH/context.db CONTEXT_SOCKET=$SCRATCH/service.sock
@@ -51,6 +51,11 @@ wait_until() {
     done
 }
 
+# In Python, because a machine with nothing but the toolchains may lack curl.
+service_ready() {
+    python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "$SERVICE_URL/readyz"
+}
+
 start_service() {
     SERVICE_ADDR=127.0.0.1:$(free_port)
     SERVICE_URL=http://$SERVICE_ADDR
@@ -59,7 +64,7 @@ start_service() {
     SERVICE_PID=$!
     PIDS+=("$SERVICE_PID")
     LOGS+=("$SERVICE_LOG")
-    wait_until 30 context-service "$SERVICE_PID" "$SERVICE_LOG" curl -fsS --max-time 2 "$SERVICE_URL/readyz"
+    wait_until 30 context-service "$SERVICE_PID" "$SERVICE_LOG" service_ready
 }
 
 start_gateway_http() {

@@ -9,6 +9,16 @@
 //!
 //! This crate does no input or output and knows no database.
 //!
+//! # For a store
+//! Index [`Token::stem`] at consecutive positions and look for [`Term::stem`]. An engine that
+//! analyzes query words itself is given [`Term::word`], which it must analyze exactly once: the
+//! stem of a stem may be another stem.
+//!
+//! Stems alone cannot answer [`Query::Prefix`]: `connecti` begins `connection` but not its stem
+//! `connect`. So index [`fold`] of [`Token::word`] too where it differs from the stem, at the same
+//! position (in FTS5 with `FTS5_TOKEN_COLOCATED`), and look for prefixes unstemmed: [`fold`] of
+//! the term's word.
+//!
 //! ```
 //! use context_text::{Analyzer, Language, Mode, highlight, parse};
 //!

@@ -39,8 +39,7 @@ pub struct Term {
 pub enum Query {
     /// A word with this stem.
     Word(Term),
-    /// A word beginning with `term.word`. An index that holds only stems can look for `term.stem`
-    /// as the beginning of a stem.
+    /// A word beginning with `term.word`, folded; see the crate's notes for stores.
     Prefix(Term),
     /// Words with these stems, each right after the previous one; two or more.
     Phrase(Vec<Term>),

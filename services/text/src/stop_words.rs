@@ -36,7 +36,7 @@ const ENGLISH: &[&str] = &[
     "the", "their", "theirs", "them", "themselves", "then", "there", "these", "they", "this",
     "those", "through", "to", "too", "under", "until", "up", "ve", "very", "was", "wasn", "we",
     "were", "weren", "what", "when", "where", "which", "while", "who", "whom", "why", "will",
-    "with", "won", "would", "wouldn", "you", "your", "yours", "yourself", "yourselves",
+    "with", "would", "wouldn", "you", "your", "yours", "yourself", "yourselves",
 ];
 
 #[rustfmt::skip]
@@ -64,7 +64,7 @@ const GERMAN: &[&str] = &[
 const FRENCH: &[&str] = &[
     "a", "ai", "aie", "ait", "as", "au", "aux", "avait", "avec", "avez", "avoir", "avons", "c",
     "ce", "ces", "cet", "cette", "comme", "d", "dans", "de", "des", "du", "elle", "elles", "en",
-    "es", "est", "et", "etaient", "etait", "etant", "ete", "etes", "etre", "eu", "eux", "fut",
+    "es", "est", "et", "etaient", "etait", "etant", "etes", "etre", "eu", "eux", "fut",
     "il", "ils", "j", "je", "l", "la", "le", "les", "leur", "leurs", "lui", "m", "ma", "mais",
     "me", "meme", "mes", "moi", "mon", "n", "ne", "nos", "notre", "nous", "on", "ont", "ou",
     "par", "pas", "pour", "qu", "que", "quel", "quelle", "quelles", "quels", "qui", "s", "sa",

@@ -161,3 +161,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_character_before_a_mark_or_after_a_letter_is_stable() {
+    let analyzer = Analyzer::new(Language::Unstemmed);
+    for c in ('\0'..='\u{1FFFF}').chain('\u{E0000}'..='\u{E01FF}') {
+        for text in [format!("{c}\u{301}"), format!("字{c}")] {
+            for (word, stem, _) in tokens(&analyzer, &text) {
+                assert_eq!(tokens(&analyzer, &word), [(word.clone(), stem, word)], "{text:?}");
+            }
+        }
+    }
+}

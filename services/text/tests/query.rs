@@ -249,3 +249,25 @@ fn terms_carry_the_word_and_its_stem() {
     assert_eq!(query(Language::French, "Aimée"), word("aimée", "aim"));
     assert_eq!(query(Language::German, "Müller"), query(Language::German, "MÜLLER"));
 }
+
+#[test]
+fn stop_words_are_those_of_the_language() {
+    let table = [
+        (Language::German, "die Häuser über dem Fluß", "(häuser & fluß)"),
+        (Language::French, "l'été à la mer", "(été & mer)"),
+        (Language::Spanish, "qué hay más allá", "allá"),
+        (Language::Russian, "где моя собака", "(моя & собака)"),
+        (Language::Unstemmed, "the fox", "(the & fox)"),
+    ];
+    for (language, input, expected) in table {
+        let parsed = parse(Mode::Match, input, &Analyzer::new(language)).expect("any input parses");
+        assert_eq!(parsed.map(|parsed| show(&parsed.query)).as_deref(), Some(expected), "{language:?}");
+    }
+}
+
+#[test]
+fn an_analyzer_can_be_shared_between_threads() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    shared::<Analyzer>();
+    shared::<Parsed>();
+}

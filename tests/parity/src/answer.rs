@@ -1,0 +1,65 @@
+use serde_json::{Map, Value, json};
+
+/// What an operation answered, in the one shape that all doors are compared in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// The reply.
+    Ok(Value),
+    /// The error: `{"error", "reason", "violations"}`.
+    Err(Value),
+}
+
+/// Keys whose values depend on the moment or on the machine.
+const REDACTED: [&str; 8] = [
+    "created_at",
+    "updated_at",
+    "first_entry",
+    "last_entry",
+    "execution_time_ms",
+    "database_size_mb",
+    "connection_metrics",
+    "query_plan",
+];
+
+impl Answer {
+    /// A reply, with what depends on the moment or the machine replaced by its type.
+    #[must_use]
+    pub fn ok(mut reply: Value) -> Self {
+        redact(&mut reply);
+        Self::Ok(reply)
+    }
+
+    /// An error.
+    #[must_use]
+    pub fn err(error: &str, reason: &str, violations: Value) -> Self {
+        let violations = if violations.is_null() { json!([]) } else { violations };
+        Self::Err(json!({"error": error, "reason": reason, "violations": violations}))
+    }
+}
+
+fn redact(value: &mut Value) {
+    match value {
+        Value::Object(object) => redact_object(object),
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        _ => {}
+    }
+}
+
+fn redact_object(object: &mut Map<String, Value>) {
+    for (key, value) in object.iter_mut() {
+        if REDACTED.contains(&key.as_str()) {
+            let kind = match value {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::Number(_) => "number",
+                Value::String(text) if text.ends_with('Z') => "time",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            *value = json!(format!("<{kind}>"));
+        } else if key != "metadata" {
+            redact(value);
+        }
+    }
+}

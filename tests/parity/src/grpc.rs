@@ -1,0 +1,84 @@
+use context_model::{Error, decode};
+use context_proto::v1::context_service_client::ContextServiceClient;
+use context_proto::{error_from_status, v1 as pb};
+use serde_json::{Value, json};
+use tonic::transport::Channel;
+
+use crate::Answer;
+use crate::process::Service;
+
+/// The gRPC door.
+pub struct Grpc {
+    client: ContextServiceClient<Channel>,
+    _service: Service,
+}
+
+fn failure(error: &Error) -> Answer {
+    Answer::err(&error.message, error.reason.as_str(), json!(error.violations))
+}
+
+impl Grpc {
+    pub(crate) async fn start() -> Self {
+        let service = Service::start().await;
+        let client = ContextServiceClient::connect(format!("http://{}", service.address)).await.expect("a connection");
+        Self { client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), _service: service }
+    }
+
+    pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
+        /// JSON → model → message → RPC → message → model → JSON.
+        macro_rules! rpc {
+            ($method:ident, $request:ty, $message:ty, $reply:ty) => {{
+                let request: $request = match decode(arguments.clone()) {
+                    Ok(request) => request,
+                    Err(error) => return failure(&error),
+                };
+                match self.client.$method(<$message>::from(request)).await {
+                    Ok(response) => match <$reply>::try_from(response.into_inner()) {
+                        Ok(reply) => serde_json::to_value(reply).expect("a reply is JSON"),
+                        Err(error) => panic!("{tool}: the reply does not convert: {error:?}"),
+                    },
+                    Err(status) => return failure(&error_from_status(&status)),
+                }
+            }};
+        }
+        use context_model as m;
+        let reply = match tool {
+            "store_context" => rpc!(store_context, m::StoreContextRequest, pb::StoreContextRequest, m::StoreContextReply),
+            "store_context_batch" => rpc!(store_context_batch, m::StoreContextBatchRequest, pb::StoreContextBatchRequest, m::BatchReply),
+            "get_context_by_ids" => {
+                rpc!(get_context_by_ids, m::GetContextByIdsRequest, pb::GetContextByIdsRequest, m::GetContextByIdsReply)
+            }
+            "update_context" => rpc!(update_context, m::UpdateContextRequest, pb::UpdateContextRequest, m::UpdateContextReply),
+            "update_context_batch" => {
+                rpc!(update_context_batch, m::UpdateContextBatchRequest, pb::UpdateContextBatchRequest, m::BatchReply)
+            }
+            "delete_context" => rpc!(delete_context, m::DeleteContextRequest, pb::DeleteContextRequest, m::DeleteContextReply),
+            "delete_context_batch" => {
+                rpc!(delete_context_batch, m::DeleteContextBatchRequest, pb::DeleteContextBatchRequest, m::DeleteContextBatchReply)
+            }
+            "search_context" => rpc!(search_context, m::SearchContextRequest, pb::SearchContextRequest, m::SearchContextReply),
+            "fts_search_context" => {
+                rpc!(fts_search_context, m::FtsSearchContextRequest, pb::FtsSearchContextRequest, m::FtsSearchContextReply)
+            }
+            "semantic_search_context" => rpc!(
+                semantic_search_context,
+                m::SemanticSearchContextRequest,
+                pb::SemanticSearchContextRequest,
+                m::SemanticSearchContextReply
+            ),
+            "hybrid_search_context" => {
+                rpc!(hybrid_search_context, m::HybridSearchContextRequest, pb::HybridSearchContextRequest, m::HybridSearchContextReply)
+            }
+            "list_threads" => rpc!(list_threads, m::ListThreadsRequest, pb::ListThreadsRequest, m::ListThreadsReply),
+            "get_statistics" => match self.client.get_statistics(pb::GetStatisticsRequest { min_revision: None }).await {
+                Ok(response) => {
+                    let statistics = m::Statistics::try_from(response.into_inner()).expect("statistics convert");
+                    serde_json::to_value(statistics).expect("a reply is JSON")
+                }
+                Err(status) => return failure(&error_from_status(&status)),
+            },
+            other => panic!("no such operation: {other}"),
+        };
+        Answer::ok(reply)
+    }
+}

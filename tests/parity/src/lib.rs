@@ -1,0 +1,56 @@
+//! One scenario through every door of a running service: gRPC, REST, MCP over HTTP and MCP over stdio.
+//!
+//! Each door gets its own fresh database and its own processes, and is asked the same questions in the same order.
+//! [`Answer`]s are then equal key by key, times apart; the scenario says what they must contain.
+
+mod answer;
+mod grpc;
+mod mcp;
+mod process;
+mod rest;
+mod scenario;
+
+pub use answer::Answer;
+pub use scenario::{Scenario, Step, substitute};
+
+use serde_json::Value;
+
+/// A way to call the operations.
+pub enum Door {
+    /// The generated client.
+    Grpc(grpc::Grpc),
+    /// HTTP and JSON.
+    Rest(rest::Rest),
+    /// Tool calls over streamable HTTP.
+    McpHttp(mcp::Http),
+    /// Tool calls over a pipe.
+    McpStdio(mcp::Stdio),
+}
+
+impl Door {
+    /// Starts a fresh service, and a gateway where it needs one, for every door.
+    pub async fn open_all() -> Vec<(&'static str, Self)> {
+        vec![
+            ("gRPC", Self::Grpc(grpc::Grpc::start().await)),
+            ("REST", Self::Rest(rest::Rest::start().await)),
+            ("MCP over HTTP", Self::McpHttp(mcp::Http::start().await)),
+            ("MCP over stdio", Self::McpStdio(mcp::Stdio::start().await)),
+        ]
+    }
+
+    /// Whether requests are JSON, so that they can be of a wrong type.
+    #[must_use]
+    pub const fn is_json(&self) -> bool {
+        !matches!(self, Self::Grpc(_))
+    }
+
+    /// Calls an operation by its tool name.
+    pub async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
+        match self {
+            Self::Grpc(door) => door.call(tool, arguments).await,
+            Self::Rest(door) => door.call(tool, arguments).await,
+            Self::McpHttp(door) => door.call(tool, arguments).await,
+            Self::McpStdio(door) => door.call(tool, arguments).await,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The binaries under test as child processes, each with a directory of its own.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// A running service on a fresh database.
+pub(crate) struct Service {
+    pub(crate) dir: TempDir,
+    pub(crate) address: String,
+    _child: Child,
+}
+
+/// A binary of the workspace, beside this test's own target directory.
+pub(crate) fn binary(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    // target/<profile>/deps/<test>
+    let profile = test.parent().and_then(|deps| deps.parent()).expect("a target directory");
+    let path = profile.join(name);
+    assert!(path.exists(), "{} is missing; build it first: cargo build --workspace", path.display());
+    path
+}
+
+/// A port that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// A command with nothing of this process's settings, so that a developer's own do not change the test.
+pub(crate) fn command(name: &str, dir: &TempDir) -> Command {
+    let mut command = Command::new(binary(name));
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", dir.path())
+        .env("XDG_RUNTIME_DIR", dir.path())
+        .env("DB_PATH", dir.path().join("contexts.db"))
+        .kill_on_drop(true)
+        .stdin(Stdio::null());
+    command
+}
+
+impl Service {
+    pub(crate) async fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let address = format!("127.0.0.1:{}", free_port());
+        let child = command("context-service", &dir).env("CONTEXT_LISTEN", &address).spawn().expect("the service starts");
+        wait_for(&address).await;
+        Self { dir, address, _child: child }
+    }
+}
+
+/// Waits until something listens there.
+pub(crate) async fn wait_for(address: &str) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while tokio::net::TcpStream::connect(address).await.is_err() {
+        assert!(Instant::now() < deadline, "nothing listens on {address} after 30 seconds");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,48 @@
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Steps that are asked in order.
+#[derive(Debug, Deserialize)]
+pub struct Scenario {
+    /// The steps.
+    pub steps: Vec<Step>,
+}
+
+/// One call and what its answer must contain.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Step {
+    /// What the step shows.
+    pub shows: String,
+    /// The operation, by its tool name.
+    pub call: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub with: Value,
+    /// What the reply must contain: objects by the keys given, lists whole, everything else equal.
+    #[serde(default)]
+    pub gives: Option<Value>,
+    /// What the error must contain, of `error`, `reason` and `violations`.
+    #[serde(default)]
+    pub fails: Option<Value>,
+    /// The request is of a wrong type, which only JSON can say.
+    #[serde(default)]
+    pub json_only: bool,
+}
+
+/// Replaces `{"repeat": "x", "times": 3}` by `"xxx"`, so that a scenario can hold long texts.
+#[must_use]
+pub fn substitute(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => match (object.get("repeat"), object.get("times"), object.len()) {
+            (Some(Value::String(text)), Some(times), 2) => {
+                let times = usize::try_from(times.as_u64().unwrap_or_default()).unwrap_or_default();
+                Value::String(text.repeat(times))
+            }
+            (Some(item), Some(times), 2) => Value::Array(vec![substitute(item); usize::try_from(times.as_u64().unwrap_or_default()).unwrap_or_default()]),
+            _ => Value::Object(object.iter().map(|(key, value)| (key.clone(), substitute(value))).collect()),
+        },
+        Value::Array(items) => Value::Array(items.iter().map(substitute).collect()),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,56 @@
+//! Equal questions get equal answers on every door.
+
+use context_parity::{Answer, Door, Scenario, Step, substitute};
+use serde_json::Value;
+
+/// Whether `actual` has everything `expected` names.
+fn contains(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (Value::Object(actual), Value::Object(expected)) => {
+            expected.iter().all(|(key, value)| actual.get(key).is_some_and(|actual| contains(actual, value)))
+        }
+        (Value::Array(actual), Value::Array(expected)) => {
+            actual.len() == expected.len() && actual.iter().zip(expected).all(|(a, e)| contains(a, e))
+        }
+        _ => actual == expected,
+    }
+}
+
+fn check(step: &Step, answer: &Answer) -> Result<(), String> {
+    let (actual, expected) = match (answer, &step.gives, &step.fails) {
+        (Answer::Ok(actual), Some(expected), None) => (actual, expected),
+        (Answer::Ok(_), None, None) => return Ok(()),
+        (Answer::Err(actual), None, Some(expected)) => (actual, expected),
+        _ => return Err(format!("the other kind of answer was expected: {answer:?}")),
+    };
+    let expected = substitute(expected);
+    if contains(actual, &expected) { Ok(()) } else { Err(format!("expected {expected}\n     got {actual}")) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_door_gives_the_same_answers() {
+    let scenario: Scenario = serde_json::from_str(include_str!("../scenario.json")).expect("the scenario is JSON of its own shape");
+    let mut doors = Door::open_all().await;
+    let mut failures = Vec::new();
+    for step in &scenario.steps {
+        let arguments = if step.with.is_null() { Value::Object(serde_json::Map::new()) } else { substitute(&step.with) };
+        let mut first: Option<(&str, Answer)> = None;
+        for (name, door) in &mut doors {
+            if step.json_only && !door.is_json() {
+                continue;
+            }
+            let answer = door.call(&step.call, &arguments).await;
+            if let Err(problem) = check(step, &answer) {
+                failures.push(format!("{} on {name}: {problem}", step.shows));
+            }
+            match &first {
+                None => first = Some((*name, answer)),
+                Some((other, expected)) if *expected != answer => {
+                    failures.push(format!("{}: {other} and {name} differ:\n  {expected:?}\n  {answer:?}", step.shows));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} of {} steps failed:\n{}", failures.len(), scenario.steps.len(), failures.join("\n"));
+}
