@@ -1,6 +1,7 @@
 //! What happens to a request before and after the MCP transport sees it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
@@ -8,6 +9,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt as _;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_http::timeout::TimeoutBody;
 
@@ -55,8 +57,19 @@ pub async fn admit(State(admission): State<Admission>, mut request: Request, nex
     let Some(_share) = admission.share(request.headers()) else { return overloaded() };
     accept_both(request.headers_mut());
     let posted_json = request.method() == Method::POST && sends_json(request.headers());
-    let request = request.map(|body| Body::new(TimeoutBody::new(BODY_PAUSE, body)));
+    let broken = Arc::new(AtomicBool::new(false));
+    let seen_broken = broken.clone();
+    let request = request.map(|body| {
+        Body::new(TimeoutBody::new(BODY_PAUSE, body).map_err(move |cause| {
+            broken.store(true, Ordering::Relaxed);
+            cause
+        }))
+    });
     let response = next.run(request).await;
+    // The transport calls a body that it could not read an error of its own.
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR && seen_broken.load(Ordering::Relaxed) {
+        return refusal(-32700, "Parse error: the body ended early, paused too long, or is not framed as its headers say");
+    }
     // The content type was JSON, so what could not be read was the body.
     if posted_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         return unreadable(response).await;
@@ -103,6 +116,10 @@ async fn unreadable(response: Response) -> Response {
     } else {
         (-32700, "Parse error: the body is not valid JSON")
     };
+    refusal(code, message)
+}
+
+fn refusal(code: i32, message: &str) -> Response {
     let body = serde_json::json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}});
     (StatusCode::BAD_REQUEST, axum::Json(body)).into_response()
 }

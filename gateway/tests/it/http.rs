@@ -177,3 +177,13 @@ async fn a_modern_request_whose_headers_contradict_its_body_is_refused() {
     assert_eq!((status, reply["error"]["code"].as_i64()), (StatusCode::BAD_REQUEST, Some(-32020)));
     assert!(setup.fake.seen().is_empty());
 }
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_the_callers_fault() {
+    let setup = setup(Credentials::Callers);
+    let (parts, _) = post(LEGACY, &list()).into_parts();
+    let pieces = [Ok("{\"jsonrpc\": "), Err(std::io::Error::other("connection reset"))];
+    let request = Request::from_parts(parts, Body::from_stream(futures::stream::iter(pieces)));
+    let (status, reply) = exchange(&router(&setup), request).await;
+    assert_eq!((status, &reply["error"]["code"]), (StatusCode::BAD_REQUEST, &json!(-32700)));
+}

@@ -3,6 +3,7 @@
 import socket
 
 TIMEOUT_S = 30
+STREAM_TIMEOUT_S = 1
 
 
 class Connection:
@@ -77,6 +78,9 @@ class Connection:
                 break
         if method == "HEAD" or status in (204, 304):
             return status, headers, b""
+        if headers.get("content-type", "").startswith("text/event-stream"):
+            headers["connection"] = "close"
+            return status, headers, self._first_events()
         if headers.get("transfer-encoding", "").lower() == "chunked":
             body = b""
             while (size := int(self.file.readline(65_536).split(b";")[0], 16)) > 0:
@@ -89,6 +93,20 @@ class Connection:
             body = self.file.read()
             headers["connection"] = "close"
         return status, headers, body
+
+    def _first_events(self):
+        """What an event stream says at once; a subscription never ends."""
+        data = b""
+        self.stream.settimeout(STREAM_TIMEOUT_S)
+        try:
+            while received := self.file.read1(65_536):
+                data += received
+                if b"\n\n" in data.replace(b"\r", b""):
+                    break
+        except TimeoutError:
+            pass
+        # Chunk sizes stand on lines of their own, which the caller skips.
+        return data
 
 
 def request(method, path, headers, body):
