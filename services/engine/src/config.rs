@@ -70,7 +70,11 @@ pub struct StartError {
 pub(crate) const NO_EMBEDDINGS: &str = "this version has no embedding provider";
 
 impl EngineConfig {
-    pub(crate) fn check(&self) -> Result<(), StartError> {
+    /// Checks that no switch demands what nothing in this installation could provide.
+    ///
+    /// # Errors
+    /// Names the switch and what is missing.
+    pub fn check(&self) -> Result<(), StartError> {
         let demand = |switch: Switch, setting, missing| match switch {
             Switch::True => Err(StartError { setting, missing }),
             Switch::False | Switch::Auto => Ok(()),

@@ -1,2 +1,93 @@
-//! Skeleton.
-fn main() {}
+//! `context-service`: serves the context operations over gRPC and REST.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use context_service::cli::{Cli, Command};
+use context_service::config::Config;
+use context_service::{Started, config, document, errors_page, examine, logging, start};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Threads that serve requests. The database has threads of its own, so that more would wait for work.
+const MAX_WORKERS: usize = 4;
+
+fn main() -> ExitCode {
+    let cli: Cli = match config::read(std::env::args_os(), &|name| std::env::var(name).ok()) {
+        Ok(cli) => cli,
+        Err(refusal) if refusal.exit_code == 0 => return print(&refusal.text),
+        Err(refusal) => {
+            eprint!("{}", refusal.text);
+            return ExitCode::from(refusal.exit_code);
+        }
+    };
+    logging::start(&cli.config.log);
+    match cli.command {
+        None => with_runtime(serve(&cli.config)),
+        Some(Command::Doctor) => with_runtime(async {
+            let examination = examine(&cli.config).await;
+            let printed = print(&examination.report);
+            if examination.healthy { printed } else { ExitCode::FAILURE }
+        }),
+        Some(Command::Openapi) => print(&document()),
+        Some(Command::ConfigDocs) => print(&config::configuration_page(&Cli::command())),
+        Some(Command::ErrorDocs) => print(&errors_page()),
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "context-service", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get().min(MAX_WORKERS));
+    match tokio::runtime::Builder::new_multi_thread().worker_threads(workers).max_blocking_threads(16).enable_all().build() {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => {
+            eprintln!("error: the service cannot start its threads: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(config: &Config) -> ExitCode {
+    // Before anything listens, so that no signal finds the default behaviour.
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        eprintln!("error: the service cannot listen for signals");
+        return ExitCode::FAILURE;
+    };
+    let running = match start(config).await {
+        Ok(Started::Running(running)) => running,
+        Ok(Started::ServedByAnother) => {
+            eprintln!("another service serves this database already");
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    eprint!("{}", running.places().banner());
+    let stop = running.stop();
+    let signals = async {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        stop.cancel();
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    tokio::select! {
+        () = running.run() => ExitCode::SUCCESS,
+        () = signals => {
+            eprintln!("error: stopped by a second signal before everything was finished");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints to stdout; a reader that went away (`| head`) is no failure.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}

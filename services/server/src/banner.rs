@@ -1,0 +1,74 @@
+//! What the service prints when it is up: where it listens, and how to register the gateway.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Where a service listens.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// gRPC and REST; `None` when only the socket is served.
+    pub address: Option<SocketAddr>,
+    /// gRPC alone.
+    pub grpc_address: Option<SocketAddr>,
+    /// The Unix socket.
+    pub socket: PathBuf,
+    /// The database file.
+    pub database: PathBuf,
+}
+
+impl Places {
+    /// The lines of the banner.
+    #[must_use]
+    pub fn banner(&self) -> String {
+        let mut text = format!("context-service {} is ready\n", env!("CARGO_PKG_VERSION"));
+        if let Some(address) = self.address {
+            let _ = writeln!(text, "  REST      http://{address}/v1   (explorer: http://{address}/docs)");
+            let _ = writeln!(text, "  gRPC      {address}");
+        }
+        if let Some(address) = self.grpc_address {
+            let _ = writeln!(text, "  gRPC      {address}");
+        }
+        let _ = writeln!(text, "  socket    {}", self.socket.display());
+        let _ = writeln!(text, "  database  {}", self.database.display());
+        if self.address.is_some() {
+            let gateway = gateway();
+            let _ = writeln!(text, "Register the gateway in Claude Code:");
+            let _ = writeln!(text, "  claude mcp add context{} -- {} stdio", self.gateway_settings(), quoted(&gateway));
+            if !gateway.is_file() {
+                let _ = writeln!(text, "  (there is no gateway beside this program yet: cargo build --release)");
+            }
+        }
+        text
+    }
+
+    /// The gateway finds the service by its database; it must be told about one that is not the default.
+    fn gateway_settings(&self) -> String {
+        let default = context_model::local::absolute(&context_model::local::default_db_path());
+        let mut settings = String::new();
+        if self.database != default {
+            let _ = write!(settings, " --env DB_PATH={}", quoted(&self.database));
+        }
+        let uid = rustix::process::geteuid().as_raw();
+        if self.socket != context_model::local::socket_path(&self.database, uid) {
+            let _ = write!(settings, " --env CONTEXT_SOCKET={}", quoted(&self.socket));
+        }
+        settings
+    }
+}
+
+/// The gateway beside this executable.
+fn gateway() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|program| program.parent().map(|directory| directory.join("context-gateway")));
+    beside.unwrap_or_else(|| PathBuf::from("context-gateway"))
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    if text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&b)) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

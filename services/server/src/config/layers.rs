@@ -1,0 +1,51 @@
+//! The settings as the layers below take them.
+
+use std::time::Duration;
+
+use context_engine::EngineConfig;
+use context_store_sqlite::Started;
+
+use super::Config;
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+impl Config {
+    /// The settings of the operations.
+    #[must_use]
+    pub fn engine(&self) -> EngineConfig {
+        let search = &self.search;
+        EngineConfig {
+            limits: self.limits.limits(),
+            search_truncation_length: size(search.search_truncation_length),
+            fts: search.enable_fts,
+            fts_language: search.fts_language.clone(),
+            fts_ranking_cap: small(search.fts_ranking_cap),
+            semantic: search.enable_semantic_search,
+            hybrid: search.enable_hybrid_search,
+            hybrid_rrf_k: small(search.hybrid_rrf_k),
+            reranking: search.enable_reranking,
+            summaries: self.models.enable_summary_generation,
+            summary_min_content_length: small(self.models.summary_min_content_length),
+        }
+    }
+
+    /// The settings of the embedded database.
+    #[must_use]
+    pub fn sqlite(&self) -> context_store_sqlite::Config {
+        let storage = &self.storage;
+        let mut config = context_store_sqlite::Config::new(&storage.db_path);
+        config.language = self.search.fts_language.clone();
+        config.indexed_fields = storage.metadata_indexed_fields.0.clone();
+        config.readers = storage.sqlite_readers.map_or(config.readers, size);
+        config.write_queue = size(storage.sqlite_write_queue);
+        config.busy_timeout = Duration::from_millis(storage.sqlite_busy_timeout_ms);
+        config.started = if self.auto_started { Started::Automatically } else { Started::ByHand };
+        config
+    }
+}

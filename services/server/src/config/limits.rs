@@ -1,0 +1,31 @@
+//! What a request may hold.
+
+use clap::Args;
+
+use super::value::number;
+
+/// Limits of one request. They also size the buffers of every transport.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitSettings {
+    /// Characters of one entry's text at most, 1 to 50 000 000.
+    #[arg(long, env = "MAX_TEXT_CHARS", value_name = "N", default_value = "1000000", value_parser = number(1, 50_000_000), global = true)]
+    pub max_text_chars: u64,
+
+    /// Megabytes (1024 × 1024 bytes) of one decoded image at most, 1 to 1024.
+    #[arg(long, env = "MAX_IMAGE_SIZE_MB", value_name = "MB", default_value = "10", value_parser = number(1, 1024), global = true)]
+    pub max_image_size_mb: u64,
+
+    /// Megabytes of all decoded images of one request at most, batches included, 1 to 1024.
+    #[arg(long, env = "MAX_TOTAL_SIZE_MB", value_name = "MB", default_value = "100", value_parser = number(1, 1024), global = true)]
+    pub max_total_size_mb: u64,
+}
+
+impl LimitSettings {
+    /// The limits as every layer uses them.
+    #[must_use]
+    pub fn limits(&self) -> context_model::Limits {
+        let max_text_chars = usize::try_from(self.max_text_chars).unwrap_or(usize::MAX);
+        context_model::Limits::new(max_text_chars, self.max_image_size_mb, self.max_total_size_mb)
+    }
+}

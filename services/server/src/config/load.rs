@@ -1,0 +1,39 @@
+//! How much work the service takes on at once.
+
+use clap::Args;
+
+use super::value::number;
+
+/// Settings of load and time.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Load and time")]
+pub struct Load {
+    /// Connections at most, 1 to 100 000; more wait to be accepted.
+    #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
+    pub max_connections: u64,
+
+    /// Operations that run at once, 1 to 100 000.
+    #[arg(long = "max-concurrent-requests", env = "CONTEXT_MAX_CONCURRENT_REQUESTS", value_name = "N", default_value = "256", value_parser = number(1, 100_000), global = true)]
+    pub max_concurrent_requests: u64,
+
+    /// Operations that wait for their turn before one more is refused, 0 to 1 000 000.
+    #[arg(long = "request-queue", env = "CONTEXT_REQUEST_QUEUE", value_name = "N", default_value = "4096", value_parser = number(0, 1_000_000), global = true)]
+    pub request_queue: u64,
+
+    /// Megabytes of request and reply bodies held at once, 64 to 1 048 576; more is refused until there is room. At
+    /// least the largest request always fits.
+    #[arg(long = "request-memory-mb", env = "CONTEXT_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = number(64, 1_048_576), global = true)]
+    pub request_memory_mb: u64,
+
+    /// Seconds an operation may take, 1 to 3600; a gRPC deadline may shorten it.
+    #[arg(long = "request-timeout-seconds", env = "CONTEXT_REQUEST_TIMEOUT_SECONDS", value_name = "S", default_value = "60", value_parser = number(1, 3600), global = true)]
+    pub request_timeout_seconds: u64,
+
+    /// Seconds a stopping service waits for running requests, 0 to 3600.
+    #[arg(long = "drain-timeout-seconds", env = "CONTEXT_DRAIN_TIMEOUT_SECONDS", value_name = "S", default_value = "10", value_parser = number(0, 3600), global = true)]
+    pub drain_timeout_seconds: u64,
+
+    /// Seconds without a connection after which a service that a gateway started stops, 1 to 604 800.
+    #[arg(long = "idle-exit-seconds", env = "CONTEXT_IDLE_EXIT_SECONDS", value_name = "S", default_value = "900", value_parser = number(1, 604_800), global = true)]
+    pub idle_exit_seconds: u64,
+}

@@ -1,0 +1,97 @@
+//! Every setting of the service: its name, meaning, default, unit and range, once.
+//!
+//! A flag wins over the environment variable of the same setting, which wins over the default. An empty variable
+//! counts as unset.
+
+mod check;
+mod docs;
+mod layers;
+mod limits;
+mod load;
+mod log;
+mod models;
+mod network;
+mod postgres;
+mod read;
+mod search;
+mod storage;
+mod value;
+
+pub use docs::configuration_page;
+pub use limits::LimitSettings;
+pub use load::Load;
+pub use log::{Format, Level, Log};
+pub use models::{Models, OnFailure};
+pub use network::{Auth, Network};
+pub use postgres::Postgres;
+pub use read::{ReadError, read};
+pub use search::Search;
+pub use storage::{Backend, Storage};
+pub use value::{List, Listen, Secret, expand};
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// The settings of the service, a section each.
+#[derive(Debug, Clone, Args)]
+pub struct Config {
+    /// The database.
+    #[command(flatten)]
+    pub storage: Storage,
+    /// The PostgreSQL server.
+    #[command(flatten)]
+    pub postgres: Postgres,
+    /// What a request may hold.
+    #[command(flatten)]
+    pub limits: LimitSettings,
+    /// Search.
+    #[command(flatten)]
+    pub search: Search,
+    /// Models.
+    #[command(flatten)]
+    pub models: Models,
+    /// Where the service listens.
+    #[command(flatten)]
+    pub network: Network,
+    /// Load and time.
+    #[command(flatten)]
+    pub load: Load,
+    /// The log.
+    #[command(flatten)]
+    pub log: Log,
+    /// Serve the Unix socket alone and stop when idle: how a gateway starts the service.
+    #[arg(long, hide = true)]
+    pub auto_started: bool,
+}
+
+impl Config {
+    /// The Unix socket: as set, or named after the database.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.network
+            .socket
+            .clone()
+            .unwrap_or_else(|| context_model::local::socket_path(&self.storage.db_path, rustix::process::geteuid().as_raw()))
+    }
+
+    /// How long a stopping service waits for running requests.
+    #[must_use]
+    pub const fn drain_timeout(&self) -> Duration {
+        Duration::from_secs(self.load.drain_timeout_seconds)
+    }
+
+    /// How long an operation may take.
+    #[must_use]
+    pub const fn request_timeout(&self) -> Duration {
+        Duration::from_secs(self.load.request_timeout_seconds)
+    }
+
+    /// Whether requests must name a host that is known: without authentication a web page could otherwise reach the
+    /// service by pointing its own name at this machine.
+    #[must_use]
+    pub fn checks_host(&self) -> bool {
+        self.network.listen.ip().is_loopback() || !self.network.allowed_hosts.0.is_empty()
+    }
+}

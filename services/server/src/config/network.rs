@@ -1,0 +1,73 @@
+//! Where the service listens, and who may call.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::value::{List, Listen, absolute_path, address, boolean, optional_address, origins};
+
+/// How callers are authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Auth {
+    /// Not at all; then only this machine may call
+    Off,
+    /// By API key
+    Keys,
+    /// By API key or by a token of an OpenID Connect issuer
+    Oidc,
+}
+
+/// Settings of the network.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Network")]
+pub struct Network {
+    /// The address of gRPC and REST; port 0 takes a free one.
+    #[arg(long = "listen", env = "CONTEXT_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7420", value_parser = address, global = true)]
+    pub listen: SocketAddr,
+
+    /// A second address for gRPC alone, or off.
+    #[arg(long = "grpc-listen", env = "CONTEXT_GRPC_LISTEN", value_name = "ADDRESS", default_value = "off", value_parser = optional_address, global = true)]
+    pub grpc_listen: Listen,
+
+    /// The Unix socket for clients on this machine, always open. Default: named after the database, in
+    /// $XDG_RUNTIME_DIR/context-service or /tmp/context-service-UID.
+    #[arg(long = "socket", env = "CONTEXT_SOCKET", value_name = "PATH", value_parser = absolute_path, global = true)]
+    pub socket: Option<PathBuf>,
+
+    /// How callers are authenticated: off, keys or oidc (this version: off).
+    #[arg(long, env = "AUTH", value_name = "HOW", default_value = "off", hide_possible_values = true, ignore_case = true, global = true)]
+    pub auth: Auth,
+
+    /// Listen on other than loopback addresses although nobody is authenticated.
+    #[arg(
+        long = "insecure",
+        env = "CONTEXT_INSECURE",
+        value_name = "BOOL",
+        default_value = "false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_parser = boolean,
+        action = clap::ArgAction::Set,
+        global = true
+    )]
+    pub insecure: bool,
+
+    /// Host names, besides the loopback ones, under which clients reach the service, between commas. Requests for other
+    /// names are refused while nobody is authenticated on a loopback address, and wherever this is set: that stops a
+    /// web page from reaching the service under its own name.
+    #[arg(
+        long = "allowed-hosts",
+        env = "CONTEXT_ALLOWED_HOSTS",
+        value_name = "HOSTS",
+        default_value = "",
+        hide_default_value = true,
+        global = true
+    )]
+    pub allowed_hosts: List,
+
+    /// Browser origins that may call, between commas: https://app.example. None by default; there is no wildcard.
+    #[arg(long = "cors-origins", env = "CONTEXT_CORS_ORIGINS", value_name = "ORIGINS", default_value = "", hide_default_value = true, value_parser = origins, global = true)]
+    pub cors_origins: List,
+}

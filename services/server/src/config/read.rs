@@ -1,0 +1,73 @@
+//! Reading settings from flags and environment.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use super::value::expand;
+
+/// Why the command line or the environment was refused, or what was asked for instead (`--help`, `--version`).
+#[derive(Debug)]
+pub struct ReadError {
+    /// What to print.
+    pub text: String,
+    /// The exit status: 0 for `--help` and `--version`, 2 otherwise.
+    pub exit_code: u8,
+}
+
+/// Reads a command line. `env` gives the value of an environment variable.
+///
+/// # Errors
+/// A sentence that names the setting and what is allowed.
+pub fn read<C: CommandFactory + FromArgMatches>(
+    arguments: impl IntoIterator<Item = OsString>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<C, ReadError> {
+    let mut given = arguments.into_iter();
+    let mut command = C::command().args_override_self(true);
+    let mut line: Vec<OsString> = given.next().into_iter().collect();
+    let mut empty = Vec::new();
+    for arg in command.get_arguments() {
+        let Some(name) = arg.get_env().and_then(|name| name.to_str()) else { continue };
+        match env(name).map(|value| expand(&value, env)) {
+            Some(value) if !value.trim().is_empty() => {
+                line.push(format!("--{}={value}", arg.get_long().unwrap_or_default()).into());
+            }
+            _ => empty.push(arg.get_id().clone()),
+        }
+    }
+    // Otherwise clap would read the variable itself, unexpanded.
+    for id in empty {
+        command = command.mut_arg(id, |arg| arg.env(clap::builder::Resettable::Reset));
+    }
+    line.extend(given.map(|argument| match argument.into_string() {
+        Ok(text) => expand(&text, env).into(),
+        Err(not_unicode) => not_unicode,
+    }));
+    let named = C::command();
+    let mut matches = command.try_get_matches_from_mut(line).map_err(|error| refusal(&error, &named))?;
+    C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named))
+}
+
+fn refusal(error: &clap::Error, command: &Command) -> ReadError {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return ReadError { text: error.render().ansi().to_string(), exit_code: 0 };
+    }
+    ReadError { text: about_a_value(error, command).unwrap_or_else(|| error.render().to_string()), exit_code: 2 }
+}
+
+/// clap names the flag; whoever set an environment variable looks for that.
+fn about_a_value(error: &clap::Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else { return None };
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return None };
+    let long = arg.strip_prefix("--")?.split([' ', '=', '[']).next()?;
+    let arg = command.get_arguments().find(|arg| arg.get_long() == Some(long))?;
+    let env = arg.get_env()?.to_str()?;
+    let shown = if arg.is_hide_env_values_set() { "***" } else { value };
+    let why = match error.get(ContextKind::ValidValue) {
+        Some(ContextValue::Strings(valid)) => format!("it must be one of {}", valid.join(", ")),
+        _ => std::error::Error::source(error)?.to_string(),
+    };
+    Some(format!("error: {env} (--{long}) is `{shown}`; {why}\n"))
+}

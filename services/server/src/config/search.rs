@@ -1,0 +1,47 @@
+//! What can be searched, and how results look.
+
+use clap::Args;
+use context_engine::Switch;
+
+use super::value::{number, switch};
+
+/// Settings of search.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Search")]
+pub struct Search {
+    /// Full-text search: true, false, or auto (on).
+    #[arg(long, env = "ENABLE_FTS", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
+    pub enable_fts: Switch,
+
+    /// The language of stemming. A language without a stemmer means that words are compared as they are.
+    #[arg(long, env = "FTS_LANGUAGE", value_name = "NAME", default_value = "english", global = true)]
+    pub fts_language: String,
+
+    /// Newest matches that a ranked full-text search ranks at most, 100 to 1 000 000; the reply says when there were more.
+    #[arg(long, env = "FTS_RANKING_CAP", value_name = "N", default_value = "5000", value_parser = number(100, 1_000_000), global = true)]
+    pub fts_ranking_cap: u64,
+
+    /// Full text and meaning together: true, false, or auto (on when at least one of the two works).
+    #[arg(long, env = "ENABLE_HYBRID_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
+    pub enable_hybrid_search: Switch,
+
+    /// The constant k of reciprocal rank fusion, 1 to 1000. A larger one weighs ranks more evenly.
+    #[arg(long, env = "HYBRID_RRF_K", value_name = "K", default_value = "60", value_parser = number(1, 1000), global = true)]
+    pub hybrid_rrf_k: u64,
+
+    /// Search by meaning: true, false, or auto (on when embeddings can be made; this version cannot).
+    #[arg(long, env = "ENABLE_SEMANTIC_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
+    pub enable_semantic_search: Switch,
+
+    /// Reranking of ranked results: true, false, or auto (on when a reranker exists; this version has none).
+    #[arg(long, env = "ENABLE_RERANKING", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
+    pub enable_reranking: Switch,
+
+    /// Milliseconds after which results are given without reranking, 1 to 60 000. Not used in this version.
+    #[arg(long, env = "RERANK_TIMEOUT_MS", value_name = "MS", default_value = "2000", value_parser = number(1, 60_000), global = true)]
+    pub rerank_timeout_ms: u64,
+
+    /// Characters of an entry's text in search results, 10 to 100 000; longer texts are cut there.
+    #[arg(long, env = "SEARCH_TRUNCATION_LENGTH", value_name = "N", default_value = "300", value_parser = number(10, 100_000), global = true)]
+    pub search_truncation_length: u64,
+}

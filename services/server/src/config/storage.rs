@@ -1,0 +1,59 @@
+//! Where entries are kept.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::value::{List, number, path};
+
+/// The databases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Backend {
+    /// One file, owned by this process
+    Sqlite,
+    /// A PostgreSQL server
+    Postgresql,
+}
+
+/// Settings of the database.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Storage")]
+pub struct Storage {
+    /// The database: `sqlite`, or `postgresql` (not yet in this version).
+    #[arg(
+        long,
+        env = "STORAGE_BACKEND",
+        value_name = "NAME",
+        default_value = "sqlite",
+        hide_possible_values = true,
+        ignore_case = true,
+        global = true
+    )]
+    pub storage_backend: Backend,
+
+    /// The database file. It and its directory are created when missing, readable by you alone.
+    #[arg(long, env = "DB_PATH", value_name = "PATH", default_value = "~/.mcp/context_storage.db", value_parser = path, global = true)]
+    pub db_path: PathBuf,
+
+    /// Metadata fields with an index, as dotted paths between commas.
+    #[arg(
+        long,
+        env = "METADATA_INDEXED_FIELDS",
+        value_name = "FIELDS",
+        default_value = "status,agent_name,task_name,project,report_type",
+        global = true
+    )]
+    pub metadata_indexed_fields: List,
+
+    /// Threads that read, 1 to 64. Default: one for each processor, at most 4.
+    #[arg(long, env = "SQLITE_READERS", value_name = "N", value_parser = number(1, 64), global = true)]
+    pub sqlite_readers: Option<u64>,
+
+    /// Writes that may wait before one more is refused, 1 to 1 000 000.
+    #[arg(long, env = "SQLITE_WRITE_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
+    pub sqlite_write_queue: u64,
+
+    /// Milliseconds that a connection waits for a lock of another one, 1 to 600 000.
+    #[arg(long, env = "SQLITE_BUSY_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
+    pub sqlite_busy_timeout_ms: u64,
+}

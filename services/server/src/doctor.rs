@@ -1,0 +1,132 @@
+//! `context-service doctor`: whether this installation can work, line by line.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use context_store_sqlite::{OpenError, SqliteStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UnixStream};
+
+use crate::config::{Backend, Config};
+
+/// Below this much free space the disk is as good as full.
+const MIN_FREE_BYTES: u64 = 100 * 1024 * 1024;
+
+/// What was found.
+#[derive(Debug)]
+pub struct Examination {
+    /// A line for each check: `✔` or `✘`, what was checked, and what to do.
+    pub report: String,
+    /// Whether every check passed.
+    pub healthy: bool,
+}
+
+impl Examination {
+    fn line(&mut self, passed: bool, subject: &str, finding: impl std::fmt::Display) {
+        self.healthy &= passed;
+        let _ = writeln!(self.report, "{} {subject:<10} {finding}", if passed { '✔' } else { '✘' });
+    }
+}
+
+/// Examines this installation. A service that runs is left alone; without one the database is opened, and so created
+/// when there is none.
+pub async fn examine(config: &Config) -> Examination {
+    let mut found = Examination { report: String::new(), healthy: true };
+    match config.check() {
+        Ok(()) => found.line(true, "settings", "are consistent"),
+        Err(sentence) => found.line(false, "settings", sentence),
+    }
+    let answers = service(config, &mut found).await;
+    if config.storage.storage_backend == Backend::Sqlite {
+        database(config, answers, &mut found).await;
+        disk(&config.storage.db_path, &mut found);
+    }
+    if !answers {
+        ports(config, &mut found).await;
+    }
+    found
+}
+
+/// Asks the running service, if there is one, over its socket.
+async fn service(config: &Config, found: &mut Examination) -> bool {
+    let socket = config.socket();
+    let shown = socket.display();
+    match tokio::time::timeout(Duration::from_secs(3), get(&socket, "/readyz")).await {
+        Ok(Ok(200)) => {
+            found.line(true, "service", format_args!("answers on {shown} and is ready"));
+            true
+        }
+        Ok(Ok(status)) => {
+            found.line(false, "service", format_args!("answers on {shown}, but is not ready (status {status}); see its log"));
+            true
+        }
+        Ok(Err(error)) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {
+            found.line(true, "service", format_args!("does not run; its socket would be {shown}"));
+            false
+        }
+        Ok(Err(error)) => {
+            found.line(false, "service", format_args!("cannot be reached on {shown}: {error}"));
+            false
+        }
+        Err(_) => {
+            found.line(false, "service", format_args!("does not answer on {shown} within three seconds"));
+            true
+        }
+    }
+}
+
+async fn get(socket: &Path, path: &str) -> std::io::Result<u16> {
+    let mut stream = UnixStream::connect(socket).await?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await?;
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).await?;
+    std::str::from_utf8(&head[9..])
+        .ok()
+        .and_then(|status| status.parse().ok())
+        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "what answers there is not this service"))
+}
+
+async fn database(config: &Config, answers: bool, found: &mut Examination) {
+    let sqlite = config.sqlite();
+    let path = context_model::local::absolute(&sqlite.path);
+    let shown = path.display().to_string();
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(sqlite)).await;
+    match opened {
+        Ok(Ok(store)) => {
+            match context_store::Store::check(&store).await {
+                Ok(()) => found.line(true, "database", format_args!("{shown} opens, and its schema is current")),
+                Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
+            }
+            context_store::Store::close(&store).await;
+        }
+        Ok(Err(OpenError::Held { holder, .. })) if answers => found.line(true, "database", format_args!("{shown} is held by {holder}")),
+        Ok(Err(error)) => found.line(false, "database", error),
+        Err(error) => found.line(false, "database", error),
+    }
+}
+
+fn disk(path: &Path, found: &mut Examination) {
+    let path = context_model::local::absolute(path);
+    let existing = path.ancestors().find(|path| path.exists()).unwrap_or(&path);
+    match rustix::fs::statvfs(existing) {
+        Ok(disk) => {
+            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+            let megabytes = free / (1024 * 1024);
+            let advice = if free < MIN_FREE_BYTES { "; free some space" } else { "" };
+            found.line(free >= MIN_FREE_BYTES, "disk", format_args!("{megabytes} MB free at {}{advice}", existing.display()));
+        }
+        Err(error) => found.line(false, "disk", format_args!("{}: {error}", existing.display())),
+    }
+}
+
+async fn ports(config: &Config, found: &mut Examination) {
+    let addresses = [("CONTEXT_LISTEN", Some(config.network.listen)), ("CONTEXT_GRPC_LISTEN", config.network.grpc_listen.0)];
+    for (setting, address) in addresses {
+        let Some(address) = address else { continue };
+        match TcpListener::bind(address).await {
+            Ok(_) => found.line(true, "port", format_args!("{address} is free")),
+            Err(error) => found.line(false, "port", format_args!("{address} cannot be listened on ({error}); set {setting}")),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `context.v1.ContextService`: each method converts, calls the engine and converts back.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+
+use context_engine::WriteContext;
+use context_model::Error;
+use context_proto::v1 as pb;
+use context_proto::v1::context_service_server::ContextService;
+use prost::Message;
+use tonic::{Request, Response, Status};
+
+use super::metadata::{deadline, idempotency_key};
+use crate::app::{App, caller};
+use crate::operation::{Operation, Wire};
+use crate::wire::status;
+
+/// A reply smaller than this is not worth compressing.
+const MIN_COMPRESSED_BYTES: usize = 1024;
+
+/// The service over one engine.
+pub struct Contexts {
+    app: Arc<App>,
+}
+
+impl Contexts {
+    /// The service of this application.
+    #[must_use]
+    pub const fn new(app: Arc<App>) -> Self {
+        Self { app }
+    }
+
+    /// Converts a request, runs the operation on it, and converts the reply.
+    async fn run<P, M, T, R, F>(&self, operation: Operation, request: Request<P>, work: impl FnOnce(M) -> F) -> Result<Response<R>, Status>
+    where
+        M: TryFrom<P>,
+        M::Error: Refusal,
+        F: Future<Output = Result<T, Error>>,
+        R: From<T> + Message,
+    {
+        let deadline = deadline(request.metadata());
+        let message = request.into_inner();
+        let work = async { work(M::try_from(message).map_err(Refusal::into_error)?).await };
+        let reply = self.app.call(operation, Wire::Grpc, deadline, work).await.map_err(|error| status(&error))?;
+        let reply = R::from(reply);
+        let bytes = reply.encoded_len();
+        let lease = self.app.lease_reply(bytes).map_err(|error| status(&error))?;
+        let mut response = Response::new(reply);
+        if bytes < MIN_COMPRESSED_BYTES {
+            response.disable_compression();
+        }
+        if let Some(lease) = lease {
+            response.extensions_mut().insert(lease);
+        }
+        Ok(response)
+    }
+}
+
+/// Why a message could not become a request.
+trait Refusal {
+    fn into_error(self) -> Error;
+}
+
+impl Refusal for Error {
+    fn into_error(self) -> Error {
+        self
+    }
+}
+
+impl Refusal for Infallible {
+    fn into_error(self) -> Error {
+        match self {}
+    }
+}
+
+fn write_context<P>(request: &Request<P>) -> Result<WriteContext, Status> {
+    let idempotency_key = idempotency_key(request.metadata()).map_err(|error| status(&error))?;
+    Ok(WriteContext { idempotency_key })
+}
+
+type Reply<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl ContextService for Contexts {
+    async fn store_context(&self, request: Request<pb::StoreContextRequest>) -> Reply<pb::StoreContextResponse> {
+        let write = write_context(&request)?;
+        self.run(Operation::StoreContext, request, |request| self.app.engine.store_context(caller(), request, write)).await
+    }
+
+    async fn store_context_batch(&self, request: Request<pb::StoreContextBatchRequest>) -> Reply<pb::StoreContextBatchResponse> {
+        let write = write_context(&request)?;
+        self.run(Operation::StoreContextBatch, request, |request| self.app.engine.store_context_batch(caller(), request, write)).await
+    }
+
+    async fn get_context_by_ids(&self, request: Request<pb::GetContextByIdsRequest>) -> Reply<pb::GetContextByIdsResponse> {
+        self.run(Operation::GetContextByIds, request, |request| self.app.engine.get_context_by_ids(caller(), request)).await
+    }
+
+    async fn update_context(&self, request: Request<pb::UpdateContextRequest>) -> Reply<pb::UpdateContextResponse> {
+        let write = write_context(&request)?;
+        self.run(Operation::UpdateContext, request, |request| self.app.engine.update_context(caller(), request, write)).await
+    }
+
+    async fn update_context_batch(&self, request: Request<pb::UpdateContextBatchRequest>) -> Reply<pb::UpdateContextBatchResponse> {
+        let write = write_context(&request)?;
+        self.run(Operation::UpdateContextBatch, request, |request| self.app.engine.update_context_batch(caller(), request, write)).await
+    }
+
+    async fn delete_context(&self, request: Request<pb::DeleteContextRequest>) -> Reply<pb::DeleteContextResponse> {
+        let write = write_context(&request)?;
+        self.run(Operation::DeleteContext, request, |request| self.app.engine.delete_context(caller(), request, write)).await
+    }
+
+    async fn delete_context_batch(&self, request: Request<pb::DeleteContextBatchRequest>) -> Reply<pb::DeleteContextBatchResponse> {
+        let write = write_context(&request)?;
+        self.run(Operation::DeleteContextBatch, request, |request| self.app.engine.delete_context_batch(caller(), request, write)).await
+    }
+
+    async fn search_context(&self, request: Request<pb::SearchContextRequest>) -> Reply<pb::SearchContextResponse> {
+        self.run(Operation::SearchContext, request, |request| self.app.engine.search_context(caller(), request)).await
+    }
+
+    async fn semantic_search_context(
+        &self,
+        request: Request<pb::SemanticSearchContextRequest>,
+    ) -> Reply<pb::SemanticSearchContextResponse> {
+        self.run(Operation::SemanticSearchContext, request, |request| self.app.engine.semantic_search_context(caller(), request)).await
+    }
+
+    async fn fts_search_context(&self, request: Request<pb::FtsSearchContextRequest>) -> Reply<pb::FtsSearchContextResponse> {
+        self.run(Operation::FtsSearchContext, request, |request| self.app.engine.fts_search_context(caller(), request)).await
+    }
+
+    async fn hybrid_search_context(&self, request: Request<pb::HybridSearchContextRequest>) -> Reply<pb::HybridSearchContextResponse> {
+        self.run(Operation::HybridSearchContext, request, |request| self.app.engine.hybrid_search_context(caller(), request)).await
+    }
+
+    async fn list_threads(&self, request: Request<pb::ListThreadsRequest>) -> Reply<pb::ListThreadsResponse> {
+        self.run(Operation::ListThreads, request, |request| self.app.engine.list_threads(caller(), request)).await
+    }
+
+    async fn get_statistics(&self, request: Request<pb::GetStatisticsRequest>) -> Reply<pb::GetStatisticsResponse> {
+        let work = |request: pb::GetStatisticsRequest| {
+            let pb::GetStatisticsRequest { min_revision } = request;
+            self.app.engine.get_statistics(caller(), min_revision)
+        };
+        self.run(Operation::GetStatistics, request, work).await
+    }
+}

@@ -1,0 +1,57 @@
+//! gRPC: the contract of `proto/context/v1`, health, reflection and gRPC-Web.
+
+mod contexts;
+mod metadata;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::{IntoResponse as _, Response};
+use context_proto::v1::context_service_server::ContextServiceServer;
+use tonic::Status;
+use tonic::codec::CompressionEncoding;
+use tonic_health::server::HealthReporter;
+
+use crate::app::App;
+
+/// Every gRPC route, and the reporter that tells health checks when the service stops.
+///
+/// # Errors
+/// When the descriptors that are compiled in cannot be read: a defect of the build.
+pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_reflection::server::Error> {
+    let limit = app.limits.max_message_bytes();
+    let contexts = ContextServiceServer::new(contexts::Contexts::new(app))
+        .accept_compressed(CompressionEncoding::Gzip)
+        .send_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit);
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<ContextServiceServer<contexts::Contexts>>().await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(context_proto::FILE_DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let router = tonic::service::Routes::new(contexts)
+        .add_service(health_service)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .prepare()
+        .into_axum_router()
+        // tonic's own fallback would answer REST paths that do not exist.
+        .reset_fallback()
+        .layer(tonic_web::GrpcWebLayer::new());
+    Ok((router, health))
+}
+
+/// Tells health checks that no new work is taken.
+pub async fn set_not_serving(health: &HealthReporter) {
+    health.set_not_serving::<ContextServiceServer<contexts::Contexts>>().await;
+    health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+}
+
+/// The answer for a gRPC method that does not exist.
+pub fn unknown_method() -> Response {
+    Status::unimplemented("there is no such method; server reflection lists the methods").into_http::<Body>().into_response()
+}

@@ -1,0 +1,81 @@
+//! Under which names this service may be called.
+//!
+//! Without authentication the only thing between a web page and the data is that browsers keep pages to their own
+//! origin. A page whose name is pointed at 127.0.0.1 (DNS rebinding) gets around that, but its requests still carry
+//! its own name as the host.
+
+use axum::extract::Request;
+use http::header;
+
+/// Loopback names, IP addresses and the names of the settings.
+#[derive(Debug, Clone)]
+pub struct AllowedHosts(Vec<String>);
+
+impl AllowedHosts {
+    /// These names, with or without a port, besides the loopback ones.
+    #[must_use]
+    pub fn new(names: &[String]) -> Self {
+        Self(names.iter().map(|name| name.to_ascii_lowercase()).collect())
+    }
+
+    /// Whether the request names an allowed host.
+    #[must_use]
+    pub fn allow(&self, request: &Request) -> bool {
+        // HTTP/2 has the host in `:authority`, which becomes the URI's.
+        let authority = request.uri().authority().map(|authority| authority.as_str());
+        let mut headers = request.headers().get_all(header::HOST).iter();
+        let host = headers.next();
+        if headers.next().is_some() {
+            return false;
+        }
+        match (authority, host.map(|host| host.to_str())) {
+            (_, Some(Err(_))) => false,
+            (Some(authority), Some(Ok(host))) => self.knows(authority) && self.knows(host),
+            (Some(name), None) | (None, Some(Ok(name))) => self.knows(name),
+            // HTTP/1.0; no browser sends that.
+            (None, None) => true,
+        }
+    }
+
+    fn knows(&self, host: &str) -> bool {
+        let host = host.to_ascii_lowercase();
+        let name = without_port(&host);
+        // A page cannot have its own content under an address that is ours.
+        let is_address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>().is_ok();
+        is_address || name == "localhost" || name.ends_with(".localhost") || self.0.iter().any(|known| *known == host || known == name)
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_names_addresses_and_configured_names_are_known() {
+        let hosts = AllowedHosts::new(&["Context.example".to_owned(), "other.example:8080".to_owned()]);
+        for known in [
+            "localhost",
+            "LOCALHOST:7420",
+            "app.localhost:1",
+            "127.0.0.1:7420",
+            "[::1]:7420",
+            "[::1]",
+            "::1",
+            "192.168.1.5:7420",
+            "context.example:7420",
+            "other.example:8080",
+        ] {
+            assert!(hosts.knows(known), "{known}");
+        }
+        for unknown in ["evil.example", "localhost.evil.example:7420", "other.example:8081", "127.0.0.1.evil.example", "", "notlocalhost"] {
+            assert!(!hosts.knows(unknown), "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The context service: every operation of the engine over gRPC and REST, on one TCP port and a Unix socket.
+//!
+//! This crate knows transports, settings and how a process starts and stops. It has no rule about entries: those live
+//! in `context-model` and `context-engine`.
+//!
+//! ```no_run
+//! use context_service::{Started, cli::Cli, config, start};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let arguments = ["context-service", "--listen=127.0.0.1:0", "--db-path=/tmp/example.db"].map(Into::into);
+//! let cli: Cli = config::read(arguments, &|_| None).map_err(|error| error.text)?;
+//! if let Started::Running(service) = start(&cli.config).await? {
+//!     println!("{}", service.places().banner());
+//!     service.run().await;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod admission;
+mod app;
+mod banner;
+pub mod cli;
+pub mod config;
+mod connections;
+mod doctor;
+mod edge;
+mod grpc;
+mod host;
+pub mod logging;
+mod memory;
+mod metrics;
+mod open;
+mod operation;
+mod rest;
+mod serve;
+mod socket;
+mod wire;
+
+pub use banner::Places;
+pub use doctor::examine;
+pub use rest::document;
+pub use serve::{Running, StartError, Started, start};
+pub use wire::{codes, errors_page};

@@ -1,0 +1,146 @@
+//! What Prometheus can scrape: requests, their durations, and what is going on right now.
+
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use context_model::{ConnectionMetrics, Reason};
+
+use crate::operation::{Operation, Wire};
+
+/// The media type of the exposition format.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// From a cached read to a search that somebody gave up on.
+const BUCKETS: [f64; 14] = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: Operation,
+    wire: Wire,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    operation: Operation,
+    wire: Wire,
+    outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Outcome(Option<Reason>);
+
+impl EncodeLabelValue for Outcome {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
+        self.0.map_or("OK", Reason::as_str).encode(encoder)
+    }
+}
+
+impl EncodeLabelValue for Operation {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
+        self.as_str().encode(encoder)
+    }
+}
+
+impl EncodeLabelValue for Wire {
+    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
+        self.as_str().encode(encoder)
+    }
+}
+
+/// The metrics of one service.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<OutcomeLabels, Counter>,
+    durations: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    /// Operations that run or wait for their turn.
+    pub in_flight: Gauge,
+    /// Open connections.
+    pub connections: Gauge,
+    /// Bytes of request and reply bodies held.
+    pub body_bytes: Gauge,
+    queued_writes: Gauge,
+    commits: Gauge,
+    writes: Gauge,
+    resident_memory: Gauge<i64>,
+    uptime: Gauge<f64, AtomicU64>,
+    started: std::time::Instant,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("context");
+        let requests = Family::default();
+        registry.register("requests", "Operations that were answered, by outcome", requests.clone());
+        let durations: Family<OperationLabels, Histogram, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
+        registry.register_with_unit("request_duration", "Time from the decoded request to the reply", Unit::Seconds, durations.clone());
+        let mut gauge = |name: &str, help: &str| {
+            let gauge = Gauge::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let in_flight = gauge("requests_in_flight", "Operations that run or wait for their turn");
+        let connections = gauge("connections", "Open connections");
+        let body_bytes = gauge("body_bytes", "Bytes of request and reply bodies held");
+        let queued_writes = gauge("store_queued_writes", "Writes that wait for the database");
+        let commits = gauge("store_commits", "Transactions committed since the start");
+        let writes = gauge("store_writes", "Writes committed since the start; several share a transaction");
+        let resident_memory = gauge("process_resident_memory_bytes", "Memory of the process");
+        let uptime = Gauge::<f64, AtomicU64>::default();
+        registry.register_with_unit("uptime", "Time since the start", Unit::Seconds, uptime.clone());
+        Self {
+            registry,
+            requests,
+            durations,
+            in_flight,
+            connections,
+            body_bytes,
+            queued_writes,
+            commits,
+            writes,
+            resident_memory,
+            uptime,
+            started: std::time::Instant::now(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Counts an operation that ended.
+    pub fn record(&self, operation: Operation, wire: Wire, outcome: Option<Reason>, took: Duration) {
+        self.requests.get_or_create(&OutcomeLabels { operation, wire, outcome: Outcome(outcome) }).inc();
+        self.durations.get_or_create(&OperationLabels { operation, wire }).observe(took.as_secs_f64());
+    }
+
+    /// The exposition text. `store` is what the database says of itself, when it answers.
+    #[must_use]
+    pub fn render(&self, store: Option<&ConnectionMetrics>) -> String {
+        if let Some(store) = store {
+            self.queued_writes.set(store.queued_writes);
+            self.commits.set(store.commits);
+            self.writes.set(store.writes);
+        }
+        if let Some(bytes) = resident_bytes() {
+            self.resident_memory.set(bytes);
+        }
+        self.uptime.set(self.started.elapsed().as_secs_f64());
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// proc(5), statm: the second number is the resident set, in pages. Elsewhere than on Linux there is no such file.
+fn resident_bytes() -> Option<i64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: i64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(i64::try_from(rustix::param::page_size()).ok()?)
+}

@@ -1,0 +1,122 @@
+//! Request headers that make a request conditional or repeatable: `If-Match`, `If-None-Match`, `Idempotency-Key`.
+
+use context_model::{Error, Result};
+use http::{HeaderMap, HeaderValue, header};
+
+/// The header of RFC draft-ietf-httpapi-idempotency-key-header.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The `ETag` of a version: strong, because a version's JSON is always the same.
+#[must_use]
+pub fn etag(version: i64) -> HeaderValue {
+    // Digits and quotes are always a valid header value.
+    HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"0\""))
+}
+
+/// What `If-Match` asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum IfMatch {
+    /// Nothing.
+    Absent,
+    /// `*`: any version, as long as the entry exists.
+    Any,
+    /// This version.
+    Version(i64),
+    /// A tag that no version ever has.
+    Nothing,
+}
+
+/// Reads `If-Match` (RFC 9110, section 13.1.1).
+///
+/// # Errors
+/// `INVALID_ARGUMENT` when it is malformed or names several tags.
+pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
+    let malformed = || Error::invalid("If-Match", "`If-Match` must be one version in quotes, as the `ETag` has it, such as \"3\", or *");
+    let mut values = headers.get_all(header::IF_MATCH).iter();
+    let Some(value) = values.next() else { return Ok(IfMatch::Absent) };
+    if values.next().is_some() {
+        return Err(malformed());
+    }
+    let text = value.to_str().map_err(|_| malformed())?.trim();
+    if text == "*" {
+        return Ok(IfMatch::Any);
+    }
+    // If-Match compares strongly: a weak tag never matches.
+    let (weak, tag) = text.strip_prefix("W/").map_or((false, text), |tag| (true, tag));
+    let tag = opaque(tag).ok_or_else(malformed)?;
+    Ok(version(tag).filter(|_| !weak).map_or(IfMatch::Nothing, IfMatch::Version))
+}
+
+/// Whether `If-None-Match` names this version (RFC 9110, section 13.1.2), so that the caller has it already. A
+/// malformed header names nothing: the full reply is never wrong.
+#[must_use]
+pub fn none_match_names(headers: &HeaderMap, current: i64) -> bool {
+    headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|tag| {
+        let tag = tag.trim();
+        tag == "*" || opaque(tag.strip_prefix("W/").unwrap_or(tag)).and_then(version) == Some(current)
+    })
+}
+
+fn opaque(tag: &str) -> Option<&str> {
+    tag.strip_prefix('"')?.strip_suffix('"').filter(|tag| !tag.contains('"'))
+}
+
+/// Only the one spelling that [`etag`] writes.
+fn version(tag: &str) -> Option<i64> {
+    let version: i64 = tag.parse().ok()?;
+    (version >= 1 && version.to_string() == tag).then_some(version)
+}
+
+/// Reads `Idempotency-Key`.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` unless it is 1 to 255 visible ASCII characters, once.
+pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
+    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let visible = (1..=255).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
+    match value.to_str() {
+        Ok(key) if visible && values.next().is_none() => Ok(Some(key.to_owned())),
+        _ => Err(Error::invalid(IDEMPOTENCY_KEY, "`idempotency-key` must be given once, with 1 to 255 visible ASCII characters")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: &'static str, value: &str) -> HeaderMap {
+        HeaderMap::from_iter([(http::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())])
+    }
+
+    #[test]
+    fn if_match_compares_strongly() {
+        let read = |value| if_match(&headers("if-match", value));
+        assert_eq!(read("\"3\"").unwrap(), IfMatch::Version(3));
+        assert_eq!(read("*").unwrap(), IfMatch::Any);
+        assert_eq!(read("W/\"3\"").unwrap(), IfMatch::Nothing);
+        assert_eq!(read("\"03\"").unwrap(), IfMatch::Nothing);
+        for malformed in ["3", "\"3", "\"3\", \"4\"", ""] {
+            assert!(read(malformed).is_err(), "{malformed}");
+        }
+    }
+
+    #[test]
+    fn if_none_match_compares_weakly() {
+        for naming in ["\"3\"", "W/\"3\"", "\"1\", \"3\"", "*"] {
+            assert!(none_match_names(&headers("if-none-match", naming), 3), "{naming}");
+        }
+        for other in ["\"2\"", "3", ""] {
+            assert!(!none_match_names(&headers("if-none-match", other), 3), "{other}");
+        }
+    }
+
+    #[test]
+    fn an_idempotency_key_is_short_and_visible() {
+        assert_eq!(idempotency_key(&headers(IDEMPOTENCY_KEY, "a-1")).unwrap().as_deref(), Some("a-1"));
+        assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);
+        for bad in ["", "a b", &"x".repeat(256)] {
+            assert!(idempotency_key(&headers(IDEMPOTENCY_KEY, bad)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Storing, fetching, changing and deleting entries.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use context_engine::WriteContext;
+use context_model::{
+    BatchReply, DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply, DeleteContextRequest, Entry, Error,
+    GetContextByIdsReply, GetContextByIdsRequest, Reason, StoreContextBatchRequest, StoreContextReply, StoreContextRequest,
+    UpdateContextBatchRequest, UpdateContextBody, UpdateContextReply,
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::Problem;
+use super::body::{JsonBody, json};
+use super::conditional::{IfMatch, etag, idempotency_key, if_match, none_match_names};
+use super::query::{ContextId, Query};
+use crate::app::{App, caller};
+use crate::operation::{Operation, Wire};
+
+fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> {
+    Ok(WriteContext { idempotency_key: idempotency_key(headers)? })
+}
+
+/// Store an entry
+///
+/// Stores one entry of a thread, durably: when this returns, the entry is on disk and every search finds it. A repetition of the
+/// thread's newest entry makes no second one; the reply is then 200 instead of 201 and has `duplicate: true`.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts",
+    operation_id = "store_context",
+    tag = "contexts",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    request_body(
+        content = StoreContextRequest,
+        example = json!({"thread_id": "project-123", "source": "agent", "text": "Chose PostgreSQL for the billing service.",
+            "metadata": {"status": "decided", "priority": 3}, "tags": ["billing", "database"]})
+    ),
+    responses(
+        (status = 201, description = "The entry is stored", body = StoreContextReply, headers(
+            ("Location" = String, description = "Where the entry is"), ("ETag" = String, description = "The entry's version in quotes"))),
+        (status = 200, description = "The entry repeats the thread's newest one, which is given", body = StoreContextReply, headers(
+            ("Location" = String, description = "Where the entry is"), ("ETag" = String, description = "The entry's version in quotes"))),
+    )
+)]
+pub async fn store_context(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<StoreContextRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app.engine.store_context(caller(), request, write);
+    let reply = app.call(Operation::StoreContext, Wire::Rest, None, work).await?;
+    let status = if reply.duplicate { StatusCode::OK } else { StatusCode::CREATED };
+    let mut response = json(&app, status, &reply)?;
+    let location = HeaderValue::from_str(&format!("/v1/contexts/{}", reply.context_id)).map_err(Error::internal)?;
+    response.headers_mut().insert(header::LOCATION, location);
+    response.headers_mut().insert(header::ETAG, etag(reply.version));
+    Ok(response)
+}
+
+/// Store several entries
+///
+/// Stores 1 to 100 entries. All are stored or none, unless `atomic` is false: then each stands alone and `results` tells which
+/// failed.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts/batch",
+    operation_id = "store_context_batch",
+    tag = "contexts",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    request_body(
+        content = StoreContextBatchRequest,
+        example = json!({"entries": [
+            {"thread_id": "project-123", "source": "user", "text": "Which database?"},
+            {"thread_id": "project-123", "source": "agent", "text": "PostgreSQL.", "tags": ["database"]}]})
+    ),
+    responses((status = 200, description = "What became of each entry", body = BatchReply))
+)]
+pub async fn store_context_batch(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<StoreContextBatchRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app.engine.store_context_batch(caller(), request, write);
+    let reply = app.call(Operation::StoreContextBatch, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Fetch one entry
+///
+/// Gives one entry in full. With `If-None-Match` and the entry's current `ETag` the reply is 304 without a body.
+#[utoipa::path(
+    get,
+    path = "/v1/contexts/{context_id}",
+    operation_id = "get_context",
+    tag = "contexts",
+    params(
+        ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
+        ("include_images" = Option<bool>, Query, description = "Whether images come along; absent: true."),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the entry as the caller has it.")
+    ),
+    responses(
+        (status = 200, description = "The entry", body = Entry, headers(("ETag" = String, description = "The entry's version in quotes"))),
+        (status = 304, description = "The caller has this version already", headers(
+            ("ETag" = String, description = "The entry's version in quotes"))),
+    )
+)]
+pub async fn get_context(
+    State(app): State<Arc<App>>,
+    ContextId(id): ContextId,
+    headers: HeaderMap,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let request = get_request(vec![id], &mut query);
+    query.finish()?;
+    let work = async {
+        let mut reply = app.engine.get_context_by_ids(caller(), request).await?;
+        reply.result.pop().ok_or_else(|| Error::context_not_found(id))
+    };
+    let entry = app.call(Operation::GetContextByIds, Wire::Rest, None, work).await?;
+    let tag = etag(entry.version);
+    let mut response = if none_match_names(&headers, entry.version) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        json(&app, StatusCode::OK, &entry)?
+    };
+    response.headers_mut().insert(header::ETAG, tag);
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    Ok(response)
+}
+
+/// Fetch several entries
+///
+/// Gives entries in full, newest first; ids that do not exist are skipped.
+#[utoipa::path(
+    get,
+    path = "/v1/contexts",
+    operation_id = "get_context_by_ids",
+    tag = "contexts",
+    params(
+        ("ids" = Vec<i64>, Query, description = "1 to 100 ids, between commas.", style = Form, explode = false, min_items = 1,
+            max_items = 100, example = json!([1, 2, 3])),
+        ("include_images" = Option<bool>, Query, description = "Whether images come along; absent: true."),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+    ),
+    responses((status = 200, description = "The entries that exist", body = GetContextByIdsReply))
+)]
+pub async fn get_context_by_ids(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+    let ids = query.integers("ids");
+    let request = get_request(ids, &mut query);
+    query.finish()?;
+    let work = app.engine.get_context_by_ids(caller(), request);
+    let reply = app.call(Operation::GetContextByIds, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsRequest {
+    GetContextByIdsRequest { context_ids, include_images: query.boolean("include_images"), min_revision: query.integer("min_revision") }
+}
+
+/// Change an entry
+///
+/// Changes text, metadata, tags or images of one entry; what is absent stays. With `If-Match` (or `expected_version`) the change
+/// is made only while the entry still has that version, and refused with 412 otherwise.
+#[utoipa::path(
+    patch,
+    path = "/v1/contexts/{context_id}",
+    operation_id = "update_context",
+    tag = "contexts",
+    params(
+        ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` the change is based on, or `*`."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+    ),
+    request_body(
+        content = UpdateContextBody,
+        example = json!({"metadata_patch": {"status": "done", "priority": null}, "tags": ["billing"]})
+    ),
+    responses((status = 200, description = "The entry is changed", body = UpdateContextReply, headers(
+        ("ETag" = String, description = "The entry's new version in quotes"))))
+)]
+pub async fn update_context(
+    State(app): State<Arc<App>>,
+    ContextId(id): ContextId,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<UpdateContextBody>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let mut request = body.for_context(id);
+    match if_match(&headers)? {
+        IfMatch::Absent | IfMatch::Any => {}
+        IfMatch::Version(version) if request.expected_version.is_none_or(|expected| expected == version) => {
+            request.expected_version = Some(version);
+        }
+        IfMatch::Version(_) => {
+            return Err(Error::invalid("expected_version", "`expected_version` and `If-Match` name different versions").into());
+        }
+        IfMatch::Nothing => {
+            let sentence = "`If-Match` names no version an entry can have; use the `ETag` of a GET, or *";
+            return Err(Error::new(Reason::VersionMismatch, sentence).into());
+        }
+    }
+    let work = app.engine.update_context(caller(), request, write);
+    let reply = app.call(Operation::UpdateContext, Wire::Rest, None, work).await?;
+    let mut response = json(&app, StatusCode::OK, &reply)?;
+    response.headers_mut().insert(header::ETAG, etag(reply.version));
+    Ok(response)
+}
+
+/// Change several entries
+///
+/// Makes 1 to 100 changes. All are made or none, unless `atomic` is false: then each stands alone and `results` tells which
+/// failed.
+#[utoipa::path(
+    patch,
+    path = "/v1/contexts/batch",
+    operation_id = "update_context_batch",
+    tag = "contexts",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    request_body(
+        content = UpdateContextBatchRequest,
+        example = json!({"updates": [{"context_id": 1, "tags": ["done"]}, {"context_id": 2, "metadata_patch": {"status": "done"}}],
+            "atomic": false})
+    ),
+    responses((status = 200, description = "What became of each change", body = BatchReply))
+)]
+pub async fn update_context_batch(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<UpdateContextBatchRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app.engine.update_context_batch(caller(), request, write);
+    let reply = app.call(Operation::UpdateContextBatch, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Delete one entry
+///
+/// Deletes one entry with its images. Deleting what does not exist succeeds with `deleted_count` 0. There is no way back.
+#[utoipa::path(
+    delete,
+    path = "/v1/contexts/{context_id}",
+    operation_id = "delete_context_by_id",
+    tag = "contexts",
+    params(
+        ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+    ),
+    responses((status = 200, description = "The entry is gone", body = DeleteContextReply))
+)]
+pub async fn delete_context_by_id(State(app): State<Arc<App>>, ContextId(id): ContextId, headers: HeaderMap) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    if headers.contains_key(header::IF_MATCH) {
+        // Ignoring it would delete what the caller meant to protect.
+        return Err(Error::invalid("If-Match", "`If-Match` is not supported by DELETE; leave it out").into());
+    }
+    let request = DeleteContextRequest { context_ids: Some(vec![id]), thread_id: None };
+    let work = app.engine.delete_context(caller(), request, write);
+    let reply = app.call(Operation::DeleteContext, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Delete entries or a thread
+///
+/// Deletes entries by id, or all entries of a thread: exactly one of `context_ids` and `thread_id`. There is no way back.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts/delete",
+    operation_id = "delete_context",
+    tag = "contexts",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    request_body(content = DeleteContextRequest, example = json!({"context_ids": [1, 2, 3]})),
+    responses((status = 200, description = "The entries are gone", body = DeleteContextReply))
+)]
+pub async fn delete_context(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<DeleteContextRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app.engine.delete_context(caller(), request, write);
+    let reply = app.call(Operation::DeleteContext, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Delete entries by criteria
+///
+/// Deletes every entry that meets all criteria given. `source` alone is refused. There is no way back.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts/batch-delete",
+    operation_id = "delete_context_batch",
+    tag = "contexts",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    request_body(content = DeleteContextBatchRequest, example = json!({"thread_ids": ["project-123"], "older_than_days": 90})),
+    responses((status = 200, description = "The entries are gone", body = DeleteContextBatchReply))
+)]
+pub async fn delete_context_batch(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<DeleteContextBatchRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app.engine.delete_context_batch(caller(), request, write);
+    let reply = app.call(Operation::DeleteContextBatch, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}

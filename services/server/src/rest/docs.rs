@@ -1,0 +1,43 @@
+//! The OpenAPI document and the page to try it out. Both are made at the first request, not at the start.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::Router;
+use axum::extract::Path;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use context_model::{Error, Reason};
+use http::{HeaderValue, header};
+use utoipa_swagger_ui::Config;
+
+use super::{Problem, openapi};
+use crate::app::App;
+
+static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().into());
+static SETTINGS: LazyLock<Arc<Config<'static>>> =
+    LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true).display_request_duration(true)));
+
+/// `/openapi.json` and `/docs`.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/openapi.json", get(document))
+        .route("/docs", get(|| async { Redirect::permanent("/docs/") }))
+        .route("/docs/", get(|| page(Path(String::new()))))
+        .route("/docs/{*file}", get(page))
+}
+
+async fn document() -> Response {
+    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], DOCUMENT.clone()).into_response()
+}
+
+async fn page(Path(file): Path<String>) -> Result<Response, Problem> {
+    match utoipa_swagger_ui::serve(&file, SETTINGS.clone()) {
+        Ok(Some(file)) => {
+            let kind = HeaderValue::from_str(&file.content_type).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+            Ok(([(header::CONTENT_TYPE, kind)], file.bytes.into_owned()).into_response())
+        }
+        Ok(None) => Err(Error::new(Reason::NotFound, "there is no such page; see /docs").into()),
+        Err(error) => Err(Error::internal(std::io::Error::other(error.to_string())).into()),
+    }
+}

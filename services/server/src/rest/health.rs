@@ -1,0 +1,80 @@
+//! Whether the service lives, whether it is ready, and its metrics.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use context_engine::Caller;
+use context_model::{Error, Reason};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+
+use super::Problem;
+use crate::app::App;
+
+/// How the service is.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Health {
+    /// `ok`.
+    #[schema(example = "ok")]
+    status: &'static str,
+    /// The version of the service.
+    #[schema(example = "0.1.0")]
+    version: &'static str,
+}
+
+const OK: Health = Health { status: "ok", version: env!("CARGO_PKG_VERSION") };
+
+/// Tell that the process lives
+///
+/// Answers without touching the database.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    operation_id = "healthz",
+    tag = "operation",
+    responses((status = 200, description = "It lives", body = Health))
+)]
+pub async fn healthz() -> axum::Json<Health> {
+    axum::Json(OK)
+}
+
+/// Tell whether requests can be answered
+///
+/// Asks the database whether it answers and has the right schema; 503 when not, or while the service is stopping.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    operation_id = "readyz",
+    tag = "operation",
+    responses((status = 200, description = "It is ready", body = Health))
+)]
+pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, Problem> {
+    let limit = std::time::Duration::from_secs(2);
+    match tokio::time::timeout(limit, app.engine.check()).await {
+        Ok(Ok(())) => Ok(axum::Json(OK)),
+        // Whatever the cause, whoever balances load understands 503.
+        Ok(Err(error)) => Err(Error::new(Reason::StoreUnavailable, error.message.clone()).with_source(error).into()),
+        Err(_) => Err(Error::new(Reason::StoreUnavailable, "the database did not answer within two seconds").into()),
+    }
+}
+
+/// Give the metrics
+///
+/// Prometheus scrapes this: operations by outcome, durations, connections, memory, the state of the database.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    operation_id = "metrics",
+    tag = "operation",
+    responses((status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text", body = String))
+)]
+pub async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let limit = std::time::Duration::from_secs(1);
+    let statistics = tokio::time::timeout(limit, app.engine.get_statistics(&Caller::local(), None)).await;
+    let store = statistics.ok().and_then(Result::ok).and_then(|statistics| statistics.connection_metrics);
+    app.metrics.body_bytes.set(i64::try_from(app.budget.used()).unwrap_or(i64::MAX));
+    let mut response = (StatusCode::OK, app.metrics.render(store.as_ref())).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(crate::metrics::CONTENT_TYPE));
+    response
+}

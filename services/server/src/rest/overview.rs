@@ -1,0 +1,54 @@
+//! What there is: threads and statistics.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use context_model::{ListThreadsReply, ListThreadsRequest, Statistics};
+use http::StatusCode;
+
+use super::Problem;
+use super::body::json;
+use super::query::Query;
+use crate::app::{App, caller};
+use crate::operation::{Operation, Wire};
+
+/// List threads
+///
+/// Gives the threads with their counts, latest activity first.
+#[utoipa::path(
+    get,
+    path = "/v1/threads",
+    operation_id = "list_threads",
+    tag = "overview",
+    params(ListThreadsRequest),
+    responses((status = 200, description = "The threads", body = ListThreadsReply))
+)]
+pub async fn list_threads(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+    let request =
+        ListThreadsRequest { limit: query.integer("limit"), offset: query.integer("offset"), min_revision: query.integer("min_revision") };
+    query.finish()?;
+    let work = app.engine.list_threads(caller(), request);
+    let reply = app.call(Operation::ListThreads, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Count entries and tell the state of every feature
+///
+/// Gives counts of entries, images and tags, the size of the database, and for each feature whether it is on, whether it works
+/// and why not.
+#[utoipa::path(
+    get,
+    path = "/v1/statistics",
+    operation_id = "get_statistics",
+    tag = "overview",
+    params(("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)),
+    responses((status = 200, description = "The statistics", body = Statistics))
+)]
+pub async fn get_statistics(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+    let min_revision = query.integer("min_revision");
+    query.finish()?;
+    let work = app.engine.get_statistics(caller(), min_revision);
+    let statistics = app.call(Operation::GetStatistics, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &statistics)
+}

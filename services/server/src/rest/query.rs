@@ -1,0 +1,177 @@
+//! Query strings and path ids, read strictly: what is not known or not readable is an error that names it.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, RawPathParams};
+use context_model::{Error, Violations};
+use http::request::Parts;
+
+use super::Problem;
+
+/// The parameters of a query string, taken out one by one.
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    violations: Violations,
+}
+
+/// Pairs at most; no route has that many parameters.
+const MAX_PAIRS: usize = 200;
+
+impl<S: Sync> FromRequestParts<S> for Query {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let mut violations = Violations::default();
+        let mut pairs = Vec::new();
+        for pair in parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match (percent_decode(name), percent_decode(value)) {
+                (Some(name), Some(value)) if pairs.len() < MAX_PAIRS => pairs.push((name.into_owned(), value.into_owned())),
+                (Some(_), Some(_)) => {
+                    violations.push("query", format!("`query` has more than {MAX_PAIRS} parameters"));
+                    break;
+                }
+                _ => violations.push("query", "`query` holds a percent sign without two hexadecimal digits, or is not UTF-8"),
+            }
+        }
+        Ok(Self { pairs, violations })
+    }
+}
+
+impl Query {
+    /// Every value of a parameter, in order.
+    pub fn all(&mut self, name: &str) -> Vec<String> {
+        self.pairs.extract_if(.., |(n, _)| n == name).map(|(_, value)| value).collect()
+    }
+
+    fn one(&mut self, name: &str) -> Option<String> {
+        let mut values = self.all(name).into_iter();
+        let first = values.next();
+        if values.next().is_some() {
+            self.violations.push(name, format!("`{name}` is given more than once"));
+        }
+        first
+    }
+
+    /// An integer.
+    pub fn integer(&mut self, name: &str) -> Option<i64> {
+        let text = self.one(name)?;
+        let number = text.parse().ok();
+        if number.is_none() {
+            self.violations.push(name, format!("`{name}` is `{}`; it must be an integer", start(&text)));
+        }
+        number
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self, name: &str) -> Option<bool> {
+        match self.one(name)?.as_str() {
+            "true" => Some(true),
+            "false" => Some(false),
+            other => {
+                self.violations.push(name, format!("`{name}` is `{}`; it must be true or false", start(other)));
+                None
+            }
+        }
+    }
+
+    /// Integers between commas, the parameter repeated or both.
+    pub fn integers(&mut self, name: &str) -> Vec<i64> {
+        let mut numbers = Vec::new();
+        for text in self.all(name).iter().flat_map(|list| list.split(',')).map(str::trim).filter(|text| !text.is_empty()) {
+            match text.parse() {
+                Ok(number) => numbers.push(number),
+                Err(_) => self.violations.push(name, format!("`{name}` holds `{}`; it must be integers between commas", start(text))),
+            }
+        }
+        numbers
+    }
+
+    /// Refuses what was not taken out.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with everything that is wrong in the query string.
+    pub fn finish(mut self) -> Result<(), Error> {
+        for (name, _) in self.pairs {
+            let name = start(&name);
+            self.violations.push(name.clone(), format!("`{name}` is not a parameter of this route"));
+        }
+        self.violations.finish(())
+    }
+}
+
+/// The start of a value that is echoed.
+fn start(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+/// application/x-www-form-urlencoded, one part.
+fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains(['%', '+']) {
+        return Some(text.into());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match first {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let digit = |i: usize| char::from(*tail.get(i)?).to_digit(16);
+                bytes.push(u8::try_from(digit(0)? * 16 + digit(1)?).ok()?);
+                rest = &tail[2..];
+            }
+            other => bytes.push(*other),
+        }
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+/// The `{context_id}` of a path.
+pub struct ContextId(pub i64);
+
+impl<S: Send + Sync> FromRequestParts<S> for ContextId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let malformed = |given: &str| {
+            let given = start(given);
+            Problem::from(Error::invalid("context_id", format!("`context_id` is `{given}`; it must be a positive integer below 2^53")))
+        };
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| malformed(""))?;
+        let text = params.iter().find(|(name, _)| *name == "context_id").map(|(_, value)| value).unwrap_or_default();
+        match text.parse() {
+            Ok(id) if (1..=context_model::Limits::MAX_ID).contains(&id) && text.bytes().all(|b| b.is_ascii_digit()) => Ok(Self(id)),
+            _ => Err(malformed(text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn query(text: &str) -> Query {
+        let (mut parts, ()) = http::Request::get(format!("/?{text}")).body(()).unwrap().into_parts();
+        let Ok(query) = Query::from_request_parts(&mut parts, &()).await;
+        query
+    }
+
+    #[tokio::test]
+    async fn ids_come_between_commas_or_repeated() {
+        let mut query = query("ids=1,2&ids=%33").await;
+        assert_eq!(query.integers("ids"), [1, 2, 3]);
+        query.finish().unwrap();
+    }
+
+    #[tokio::test]
+    async fn everything_wrong_is_named_at_once() {
+        let mut query = query("limit=x&limit=2&offset=1.5&unknown=%C3%A4&bad=%zz").await;
+        query.integer("limit");
+        query.integer("offset");
+        let error = query.finish().unwrap_err();
+        let fields: Vec<_> = error.violations.iter().map(|v| v.field.as_str()).collect();
+        assert_eq!(fields, ["query", "limit", "limit", "offset", "unknown"]);
+    }
+}

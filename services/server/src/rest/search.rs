@@ -1,0 +1,98 @@
+//! Finding entries.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use context_model::{
+    FtsSearchContextReply, FtsSearchContextRequest, HybridSearchContextReply, HybridSearchContextRequest, SearchContextReply,
+    SearchContextRequest, SemanticSearchContextReply, SemanticSearchContextRequest,
+};
+use http::StatusCode;
+
+use super::Problem;
+use super::body::{JsonBody, json};
+use crate::app::{App, caller};
+use crate::operation::{Operation, Wire};
+
+/// Find entries by filters
+///
+/// Gives the entries that satisfy every filter, newest first.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts/search",
+    operation_id = "search_context",
+    tag = "search",
+    request_body(
+        content = SearchContextRequest,
+        example = json!({"thread_id": "project-123", "tags": ["database"],
+            "metadata_filters": [{"key": "priority", "operator": "gte", "value": 2}], "limit": 10})
+    ),
+    responses((status = 200, description = "The entries found", body = SearchContextReply))
+)]
+pub async fn search_context(State(app): State<Arc<App>>, JsonBody(request): JsonBody<SearchContextRequest>) -> Result<Response, Problem> {
+    let work = app.engine.search_context(caller(), request);
+    let reply = app.call(Operation::SearchContext, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Find entries by meaning
+///
+/// Gives the entries whose meaning is nearest to the query, best first. Answers 409 while no model for embeddings is configured.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts/search/semantic",
+    operation_id = "semantic_search_context",
+    tag = "search",
+    request_body(content = SemanticSearchContextRequest, example = json!({"query": "which database did we choose?", "limit": 5})),
+    responses((status = 200, description = "The entries found", body = SemanticSearchContextReply))
+)]
+pub async fn semantic_search_context(
+    State(app): State<Arc<App>>,
+    JsonBody(request): JsonBody<SemanticSearchContextRequest>,
+) -> Result<Response, Problem> {
+    let work = app.engine.semantic_search_context(caller(), request);
+    let reply = app.call(Operation::SemanticSearchContext, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Find entries by their words
+///
+/// Gives the entries that match the query's words, best first.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts/search/fts",
+    operation_id = "fts_search_context",
+    tag = "search",
+    request_body(content = FtsSearchContextRequest, example = json!({"query": "billing database", "mode": "match", "highlight": true})),
+    responses((status = 200, description = "The entries found", body = FtsSearchContextReply))
+)]
+pub async fn fts_search_context(
+    State(app): State<Arc<App>>,
+    JsonBody(request): JsonBody<FtsSearchContextRequest>,
+) -> Result<Response, Problem> {
+    let work = app.engine.fts_search_context(caller(), request);
+    let reply = app.call(Operation::FtsSearchContext, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Find entries by words and meaning together
+///
+/// Fuses full-text and semantic search by rank. When one of the two cannot take part, `warnings` says so and the other one
+/// answers alone.
+#[utoipa::path(
+    post,
+    path = "/v1/contexts/search/hybrid",
+    operation_id = "hybrid_search_context",
+    tag = "search",
+    request_body(content = HybridSearchContextRequest, example = json!({"query": "which database did we choose?", "limit": 5})),
+    responses((status = 200, description = "The entries found", body = HybridSearchContextReply))
+)]
+pub async fn hybrid_search_context(
+    State(app): State<Arc<App>>,
+    JsonBody(request): JsonBody<HybridSearchContextRequest>,
+) -> Result<Response, Problem> {
+    let work = app.engine.hybrid_search_context(caller(), request);
+    let reply = app.call(Operation::HybridSearchContext, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}

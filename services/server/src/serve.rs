@@ -1,0 +1,287 @@
+//! Putting the service together, and taking it apart again without losing anything.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use context_engine::{Engine, SystemClock};
+use context_model::{Error, Reason};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use tokio::net::{TcpListener, UnixListener};
+use tokio_util::sync::CancellationToken;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
+use tower_http::compression::{CompressionLayer, CompressionLevel};
+use tower_http::cors::CorsLayer;
+
+use crate::app::{App, defect};
+use crate::banner::Places;
+use crate::config::Config;
+use crate::connections::Connections;
+use crate::edge::{Edge, Peer, edge, is_grpc};
+use crate::grpc;
+use crate::host::AllowedHosts;
+use crate::open::{DRAIN_ROUTE, Opened, open};
+use crate::rest::{self, Problem};
+use crate::socket::{BindError, Socket};
+
+/// Smaller replies gain nothing from compression.
+const MIN_COMPRESSED_BYTES: u16 = 1024;
+
+/// Why the service did not start. Each message is a sentence for whoever started it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Settings that contradict each other, or ask for what this version cannot do.
+    #[error("{0}")]
+    Settings(String),
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] context_store_sqlite::OpenError),
+    /// An address.
+    #[error("{setting} is {address}, which cannot be listened on: {source}")]
+    Address {
+        /// The setting.
+        setting: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The Unix socket.
+    #[error(transparent)]
+    Socket(#[from] BindError),
+    /// A defect of the build.
+    #[error("the descriptors of the gRPC contract cannot be read: {0}")]
+    Descriptors(#[from] tonic_reflection::server::Error),
+}
+
+/// What starting led to.
+#[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
+pub enum Started {
+    /// The service runs.
+    Running(Running),
+    /// Another service serves this database already, so that a gateway's start has nothing to do.
+    ServedByAnother,
+}
+
+/// A service that runs until it is told to stop.
+pub struct Running {
+    places: Places,
+    engine: Arc<Engine>,
+    health: tonic_health::server::HealthReporter,
+    connections: Connections,
+    socket: Socket,
+    stop: CancellationToken,
+    drain_timeout: Duration,
+    idle_exit: Option<Duration>,
+}
+
+/// Starts the service on these settings.
+///
+/// # Errors
+/// [`StartError`]; nothing listens then.
+pub async fn start(config: &Config) -> Result<Started, StartError> {
+    config.check().map_err(StartError::Settings)?;
+    tracing::debug!(?config, "Read the settings");
+    // The addresses first: when they are taken, the database of whoever has them stays where it is.
+    let tcp = bind("CONTEXT_LISTEN", (!config.auto_started).then_some(config.network.listen)).await?;
+    let grpc_tcp = bind("CONTEXT_GRPC_LISTEN", config.network.grpc_listen.0.filter(|_| !config.auto_started)).await?;
+    let store = match open(config).await? {
+        Opened::Store(store) => store,
+        Opened::ServedByAnother => return Ok(Started::ServedByAnother),
+    };
+    let engine = Engine::new(Arc::new(store), config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
+    let engine = Arc::new(engine);
+    let (socket, unix) = Socket::bind(&config.socket()).await?;
+    let app = Arc::new(App::new(engine.clone(), config));
+    let stop = CancellationToken::new();
+    let (grpc, health) = grpc::router(app.clone()).await?;
+    let connections = Connections::new(app.clone(), usize::try_from(config.load.max_connections).unwrap_or(usize::MAX));
+    let places = Places {
+        address: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
+        grpc_address: grpc_tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
+        socket: socket.path().to_owned(),
+        database: context_model::local::absolute(&config.storage.db_path),
+    };
+    let drain = Drain { stop: stop.clone(), gives_way: config.auto_started };
+    serve(&connections, config, &app, grpc, drain, (tcp, grpc_tcp, unix));
+    Ok(Started::Running(Running {
+        places,
+        engine,
+        health,
+        connections,
+        socket,
+        stop,
+        drain_timeout: config.drain_timeout(),
+        idle_exit: config.auto_started.then(|| Duration::from_secs(config.load.idle_exit_seconds)),
+    }))
+}
+
+async fn bind(setting: &'static str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
+    TcpListener::bind(address).await.map(Some).map_err(|source| StartError::Address { setting, address, source })
+}
+
+fn serve(
+    connections: &Connections,
+    config: &Config,
+    app: &Arc<App>,
+    grpc: Router,
+    drain: Drain,
+    (tcp, grpc_tcp, unix): (Option<TcpListener>, Option<TcpListener>, UnixListener),
+) {
+    let hosts = config.checks_host().then(|| AllowedHosts::new(&config.network.allowed_hosts.0));
+    let finish = |router: Router| finish(router, config, Edge { app: app.clone(), hosts: hosts.clone() });
+    let rest = rest::router()
+        .with_state(app.clone())
+        .route(DRAIN_ROUTE, post(give_way).with_state(drain))
+        .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| Problem::from(defect(panic.as_ref())).into_response()));
+    if let Some(listener) = grpc_tcp {
+        connections.serve(listener, finish(grpc.clone()));
+    }
+    let both = finish(rest.merge(grpc));
+    if let Some(listener) = tcp {
+        connections.serve(listener, both.clone());
+    }
+    connections.serve(unix, both);
+}
+
+/// Adds what every request goes through, the outermost last.
+fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
+    let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::GRPC).and(NotForContentType::IMAGES);
+    router
+        .fallback(unknown)
+        .layer(axum::middleware::from_fn_with_state(Arc::new(edge_state), edge))
+        .layer(CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(worth_it))
+        .layer(cors(&config.network.cors_origins.0))
+}
+
+/// Without origins this adds nothing to a reply, and browsers keep other pages out.
+fn cors(origins: &[String]) -> tower::util::Either<CorsLayer, tower::layer::util::Identity> {
+    if origins.is_empty() {
+        return tower::util::Either::Right(tower::layer::util::Identity::new());
+    }
+    let name = HeaderName::from_static;
+    tower::util::Either::Left(
+        CorsLayer::new()
+            .allow_origin(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect::<Vec<_>>())
+            .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
+            .allow_headers([
+                header::CONTENT_TYPE,
+                header::AUTHORIZATION,
+                header::IF_MATCH,
+                header::IF_NONE_MATCH,
+                name("idempotency-key"),
+                name("x-request-id"),
+                name("x-grpc-web"),
+                name("x-user-agent"),
+                name("grpc-timeout"),
+            ])
+            .expose_headers([
+                header::ETAG,
+                header::LOCATION,
+                header::RETRY_AFTER,
+                name("x-request-id"),
+                name("grpc-status"),
+                name("grpc-message"),
+                name("grpc-status-details-bin"),
+            ])
+            .max_age(Duration::from_secs(3600)),
+    )
+}
+
+async fn unknown(request: Request) -> Response {
+    if is_grpc(request.headers()) { grpc::unknown_method() } else { rest::not_found(request).await.into_response() }
+}
+
+/// Stops a service that gives way to one started by hand.
+#[derive(Clone)]
+struct Drain {
+    stop: CancellationToken,
+    gives_way: bool,
+}
+
+async fn give_way(State(drain): State<Drain>, request: Request) -> Response {
+    // Whoever can open the socket could send a signal as well.
+    if request.extensions().get::<Peer>() != Some(&Peer::Unix) {
+        return rest::not_found(request).await.into_response();
+    }
+    if !drain.gives_way {
+        let error = Error::new(Reason::FeatureUnavailable, "this service was started by hand; stop it with SIGTERM");
+        return Problem::from(error).into_response();
+    }
+    drain.stop.cancel();
+    StatusCode::ACCEPTED.into_response()
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub const fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The address of gRPC and REST, when there is one.
+    #[must_use]
+    pub const fn address(&self) -> Option<SocketAddr> {
+        self.places.address
+    }
+
+    /// The path of the Unix socket.
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        self.socket.path()
+    }
+
+    /// The operations, for whoever runs the service inside its own process.
+    #[must_use]
+    pub const fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Stops it when cancelled.
+    #[must_use]
+    pub fn stop(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Serves until it is told to stop, or has been idle for long enough, then finishes what it has begun and closes
+    /// the database.
+    pub async fn run(self) {
+        let idle = async {
+            match self.idle_exit {
+                Some(limit) => idle(&self.connections, limit).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.stop.cancelled() => tracing::info!("Stopping"),
+            () = idle => tracing::info!("Stopping, because nobody was connected for a while"),
+        }
+        grpc::set_not_serving(&self.health).await;
+        self.connections.drain.cancel();
+        self.connections.closed(self.drain_timeout).await;
+        // The file goes first, while the database is still locked: its name may be a successor's right afterwards.
+        drop(self.socket);
+        self.engine.close().await;
+        tracing::info!("Stopped");
+    }
+}
+
+/// Waits until nobody has been connected for `limit`.
+async fn idle(connections: &Connections, limit: Duration) {
+    let mut open = connections.watch();
+    loop {
+        // The sender lives as long as the connections do, so that waiting cannot fail.
+        let _ = open.wait_for(|open| *open == 0).await;
+        tokio::select! {
+            () = tokio::time::sleep(limit) => return,
+            _ = open.wait_for(|open| *open > 0) => {}
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The Unix socket: private to its user, and never taken from a service that still answers.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use tokio::net::{UnixListener, UnixStream};
+
+/// A bound socket; its file goes away with it.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    /// Device and inode, so that a successor's file of the same name is left alone.
+    identity: (u64, u64),
+}
+
+/// Why a socket was not bound. Each message is a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Somebody answers on it.
+    #[error("another service answers on the socket {}; stop it, or set CONTEXT_SOCKET to another path", .0.display())]
+    Answered(PathBuf),
+    /// There is a file of another kind in its place.
+    #[error("{} exists and is not a socket; remove it, or set CONTEXT_SOCKET to another path", .0.display())]
+    NotASocket(PathBuf),
+    /// The directory belongs to somebody else.
+    #[error("the directory {} belongs to another user; set CONTEXT_SOCKET to a path in a directory of your own", .0.display())]
+    ForeignDirectory(PathBuf),
+    /// Anything else.
+    #[error("the socket {} cannot be opened: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Socket {
+    /// Binds a socket with mode 0600 in a directory with mode 0700. A file that a killed service left is replaced.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub async fn bind(path: &Path) -> Result<(Self, UnixListener), BindError> {
+        let failed = |source| BindError::Io { path: path.to_owned(), source };
+        prepare_directory(path)?;
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                remove_stale(path).await?;
+                UnixListener::bind(path)
+            }
+            outcome => outcome,
+        }
+        .map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let identity = identity(path).map_err(failed)?;
+        Ok((Self { path: path.to_owned(), identity }, listener))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
+}
+
+fn prepare_directory(path: &Path) -> Result<(), BindError> {
+    let Some(directory) = path.parent() else { return Ok(()) };
+    let failed = |source| BindError::Io { path: path.to_owned(), source };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+    let uid = rustix::process::geteuid();
+    if directory == context_model::local::runtime_dir(uid.as_raw()) {
+        // The default directory has a name that anybody can guess, below /tmp perhaps.
+        let found = std::fs::symlink_metadata(directory).map_err(failed)?;
+        if !found.is_dir() || found.uid() != uid.as_raw() {
+            return Err(BindError::ForeignDirectory(directory.to_owned()));
+        }
+        if found.mode() & 0o077 != 0 {
+            std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove_stale(path: &Path) -> Result<(), BindError> {
+    let failed = |source| BindError::Io { path: path.to_owned(), source };
+    let found = std::fs::symlink_metadata(path).map_err(failed)?;
+    if !found.file_type().is_socket() {
+        return Err(BindError::NotASocket(path.to_owned()));
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) => Err(BindError::Answered(path.to_owned())),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_nobody_answers_on_is_replaced_and_one_that_is_answered_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("inner").join("s.sock");
+        let (socket, listener) = Socket::bind(&path).await.unwrap();
+        assert!(matches!(Socket::bind(&path).await, Err(BindError::Answered(_))));
+        // A killed process closes its listener and leaves the file.
+        drop(listener);
+        let (successor, _listener) = Socket::bind(&path).await.unwrap();
+        drop(socket);
+        assert!(path.exists(), "the successor's file stays");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+        drop(successor);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_socket_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notes.txt");
+        std::fs::write(&path, "mine").unwrap();
+        assert!(matches!(Socket::bind(&path).await, Err(BindError::NotASocket(_))));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+    }
+}
