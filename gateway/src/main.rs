@@ -101,12 +101,12 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Stdout belongs to MCP. rmcp logs every stateless request at INFO, which is noise here.
+/// Stdout belongs to MCP. rmcp logs every stateless request at INFO and every client error at WARN: noise here.
 fn log_to_stderr(level: LevelFilter) {
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::INFO))
         .with_target("context_gateway", level)
-        .with_target("rmcp", level.min(LevelFilter::WARN));
+        .with_target("rmcp", if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) });
     tracing_subscriber::registry()
         .with(tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false))
         .with(targets)
