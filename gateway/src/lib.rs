@@ -28,4 +28,5 @@ pub mod nearest;
 pub mod prompts;
 pub mod reply;
 pub mod resources;
+pub mod scan;
 pub mod stdio;

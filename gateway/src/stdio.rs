@@ -1,5 +1,7 @@
 //! The stdio transport: JSON-RPC lines on stdin and stdout, nothing else on either.
 
+mod guard;
+
 use std::io;
 use std::sync::Arc;
 
@@ -11,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::Gateway;
+use guard::Guard;
+pub use guard::REFUSED;
 
 /// Serves the client that started this process until it closes stdin or `stop` is cancelled.
 ///
@@ -32,7 +36,9 @@ pub async fn serve_on(
     max_message_bytes: usize,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let transport = AsyncRwTransport::<RoleServer, _, _>::new_server(reader, writer).with_max_line_length(max_message_bytes);
+    let reader = Guard::new(reader, max_message_bytes);
+    // The guard's stand-in for a refused line may be a little longer than the line itself.
+    let transport = AsyncRwTransport::<RoleServer, _, _>::new_server(reader, writer).with_max_line_length(max_message_bytes + 4096);
     let changes = gateway.features().changes();
     let running = match serve_server_with_ct(gateway, transport, stop).await {
         Ok(running) => running,

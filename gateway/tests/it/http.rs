@@ -187,3 +187,17 @@ async fn a_body_that_breaks_off_is_the_callers_fault() {
     let (status, reply) = exchange(&router(&setup), request).await;
     assert_eq!((status, &reply["error"]["code"]), (StatusCode::BAD_REQUEST, &json!(-32700)));
 }
+
+#[tokio::test]
+async fn a_message_that_must_not_be_parsed_is_refused_with_its_id() {
+    let setup = setup(Credentials::Callers);
+    let call = LEGACY.request(7, "tools/call", json!({"name": "store_context", "arguments": {"metadata": {"list": vec![0; 1_100_000]}}}));
+    let (status, reply) = exchange(&router(&setup), post(LEGACY, &call)).await;
+    assert_eq!((status, reply["id"].as_u64(), reply["error"]["code"].as_i64()), (StatusCode::BAD_REQUEST, Some(7), Some(-32600)));
+    let mut request = post(LEGACY, &list());
+    *request.body_mut() = Body::from("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":{\"n\":18446744073709551616}}");
+    let (status, reply) = exchange(&router(&setup), request).await;
+    assert_eq!((status, reply["id"].as_u64()), (StatusCode::BAD_REQUEST, Some(7)));
+    assert!(reply["error"]["message"].as_str().unwrap().contains("18446744073709551616"), "{reply}");
+    assert!(setup.fake.seen().is_empty());
+}

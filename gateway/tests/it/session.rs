@@ -107,7 +107,11 @@ impl Pipe {
     }
 
     pub async fn send(&mut self, message: &Value) {
-        self.writer.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.send_raw(&message.to_string()).await;
+    }
+
+    pub async fn send_raw(&mut self, line: &str) {
+        self.writer.write_all(format!("{line}\n").as_bytes()).await.unwrap();
     }
 
     /// The next line, or `None` at the end.

@@ -124,3 +124,22 @@ async fn an_entry_is_a_resource_and_everything_else_is_not_found() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_message_that_must_not_be_parsed_is_answered_and_the_next_one_served() {
+    let setup = setup(Credentials::Own(None));
+    for era in [Era::Legacy("2025-11-25"), Era::Modern] {
+        let mut pipe = Pipe::open(&setup, era).await;
+        let values = json!({"name": "store_context", "arguments": {"metadata": {"list": vec![0; 1_100_000]}}});
+        let error = pipe.request("tools/call", values).await["error"].clone();
+        assert_eq!(error["code"], -32600);
+        assert!(error["message"].as_str().unwrap().contains("more than 1000000 values"), "{error}");
+        let wide = "{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"store_context\",\"arguments\":{\"metadata\":{\"n\":18446744073709551616}}},\"id\":\"wide\"}";
+        pipe.send_raw(wide).await;
+        let reply = pipe.line().await.unwrap();
+        assert_eq!(reply["id"], "wide");
+        assert!(reply["error"]["message"].as_str().unwrap().contains("18446744073709551616"), "{reply}");
+        assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
+    }
+    assert_eq!(setup.fake.seen().len(), 2, "the refused calls never reached the service");
+}

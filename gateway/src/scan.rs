@@ -1,0 +1,232 @@
+//! Looks at the raw JSON of a message before anything is built from it.
+//!
+//! A parsed value takes a few hundred bytes where its text may take two, so that a message within the size limit could
+//! still fill the memory. And an integer beyond 64 bits is a float once it is parsed, which would store another number
+//! than the one sent. Both can only be seen in the text. The scan judges no syntax: that is the parser's.
+
+/// Values in one message, at most: more than the largest allowed metadata can hold.
+const MAX_VALUES: usize = 1_000_000;
+/// Bytes of an id that are kept; a longer one is no id of ours to repeat.
+const MAX_ID: usize = 256;
+/// Characters of a number that are kept; the longest 64-bit integer has 20.
+const MAX_NUMBER: usize = 40;
+
+/// The scan of one message, fed piece by piece.
+#[derive(Debug, Default)]
+pub struct Scan {
+    max_bytes: usize,
+    bytes: usize,
+    values: usize,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    number: Vec<u8>,
+    wide: Option<String>,
+    /// The text of the current string at the top level, while it can be the key `id`.
+    key: Vec<u8>,
+    in_key: bool,
+    expects_key: bool,
+    id: Vec<u8>,
+    in_id: bool,
+}
+
+impl Scan {
+    /// A scan that refuses messages of more than `max_bytes`.
+    #[must_use]
+    pub fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, ..Self::default() }
+    }
+
+    /// Takes the next piece of the message.
+    pub fn feed(&mut self, piece: &[u8]) {
+        self.bytes = self.bytes.saturating_add(piece.len());
+        let mut rest = piece;
+        while let Some((&byte, after)) = rest.split_first() {
+            if self.in_string && !self.escaped && !self.in_key && !self.in_id {
+                // Most bytes of a large message are inside strings.
+                let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(rest.len());
+                if plain > 0 {
+                    rest = &rest[plain..];
+                    continue;
+                }
+            }
+            self.byte(byte);
+            rest = after;
+        }
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if self.in_string {
+            self.string_byte(byte);
+            return;
+        }
+        match byte {
+            b'-' | b'+' | b'.' | b'0'..=b'9' | b'e' | b'E' if self.depth > 0 => {
+                if self.number.len() <= MAX_NUMBER {
+                    self.number.push(byte);
+                }
+            }
+            _ => self.end_number(),
+        }
+        match byte {
+            b'{' | b'[' => {
+                self.values += 1;
+                self.depth += 1;
+                self.expects_key = self.depth == 1 && byte == b'{';
+            }
+            b'}' | b']' => {
+                self.depth = self.depth.saturating_sub(1);
+                self.in_id &= self.depth > 0;
+            }
+            b',' => {
+                self.values += 1;
+                if self.depth == 1 {
+                    self.expects_key = true;
+                    self.in_id = false;
+                }
+            }
+            b':' if self.depth == 1 => {
+                self.in_id = self.key == b"id" && self.id.is_empty();
+                self.key.clear();
+                return;
+            }
+            b'"' => {
+                self.in_string = true;
+                self.in_key = self.depth == 1 && self.expects_key;
+                self.expects_key = false;
+                self.key.clear();
+            }
+            _ => {}
+        }
+        self.keep_id(byte);
+    }
+
+    fn string_byte(&mut self, byte: u8) {
+        self.keep_id(byte);
+        if self.escaped {
+            self.escaped = false;
+        } else if byte == b'\\' {
+            self.escaped = true;
+        } else if byte == b'"' {
+            self.in_string = false;
+            self.in_key = false;
+            return;
+        }
+        if self.in_key && self.key.len() <= 2 {
+            self.key.push(byte);
+        }
+    }
+
+    fn keep_id(&mut self, byte: u8) {
+        if self.in_id && self.id.len() <= MAX_ID {
+            self.id.push(byte);
+        }
+    }
+
+    fn end_number(&mut self) {
+        if self.number.len() >= 19 && self.wide.is_none() && !self.number.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+            let text = String::from_utf8_lossy(&self.number);
+            if text.parse::<i64>().is_err() && text.parse::<u64>().is_err() {
+                self.wide = Some(text.into_owned());
+            }
+        }
+        self.number.clear();
+    }
+
+    /// Values seen so far.
+    #[must_use]
+    pub fn values(&self) -> usize {
+        self.values
+    }
+
+    /// Why the message must not be parsed, as a sentence; it may change from none to one as more is fed.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        if self.bytes > self.max_bytes {
+            Some(format!("the message is larger than {} MiB; send fewer or smaller images and entries at once", self.max_bytes >> 20))
+        } else if self.values > MAX_VALUES {
+            Some(format!("the message holds more than {MAX_VALUES} values; send less at once"))
+        } else {
+            self.wide.as_ref().map(|number| {
+                let number: String = number.chars().take(MAX_NUMBER).collect();
+                format!("the message holds the integer {number}; integers must lie within -9223372036854775808 to 9223372036854775807")
+            })
+        }
+    }
+
+    /// The JSON-RPC id, when the part that was fed holds one that can be repeated: a string or a number.
+    #[must_use]
+    pub fn id(&self) -> Option<serde_json::Value> {
+        let id = (self.id.len() <= MAX_ID).then(|| serde_json::from_slice::<serde_json::Value>(&self.id).ok())??;
+        (id.is_string() || id.is_i64() || id.is_u64()).then_some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn scan(text: &str) -> Scan {
+        let mut whole = Scan::new(1024 * 1024 * 1024);
+        whole.feed(text.as_bytes());
+        // However the message is cut, the findings are the same.
+        for size in [1, 2, 7] {
+            let mut pieces = Scan::new(1024 * 1024 * 1024);
+            text.as_bytes().chunks(size).for_each(|piece| pieces.feed(piece));
+            assert_eq!((pieces.refusal(), pieces.id(), pieces.values()), (whole.refusal(), whole.id(), whole.values()), "{text}");
+        }
+        whole
+    }
+
+    #[test]
+    fn ordinary_messages_pass() {
+        for text in [
+            "",
+            "not json",
+            r#"{"id":1,"params":{"n":[9223372036854775807,-9223372036854775808,18446744073709551615,1e300,0.12345678901234567890123]}}"#,
+            r#"{"text":"18446744073709551616 \" 99999999999999999999999"}"#,
+            "\"unfinished 99999999999999999999999",
+        ] {
+            assert_eq!(scan(text).refusal(), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn integers_beyond_64_bits_are_refused_with_their_digits() {
+        for text in [r#"{"n":18446744073709551616}"#, r#"{"a":[1,18446744073709551616 ]}"#] {
+            assert!(scan(text).refusal().unwrap().contains("18446744073709551616"));
+        }
+        assert!(scan(r#"{"n":-9223372036854775809}"#).refusal().is_some());
+    }
+
+    #[test]
+    fn too_many_values_and_too_many_bytes_are_refused() {
+        assert_eq!(scan(&format!("[{}0]", "0,".repeat(MAX_VALUES - 2))).refusal(), None);
+        assert!(scan(&format!("[{}0]", "0,".repeat(MAX_VALUES + 1))).refusal().unwrap().contains("values"));
+        assert_eq!(scan(&format!("\"{}\"", ",".repeat(MAX_VALUES + 1))).refusal(), None);
+        let mut small = Scan::new(4);
+        small.feed(b"12");
+        small.feed(b"34");
+        assert_eq!(small.refusal(), None);
+        small.feed(b"5");
+        assert!(small.refusal().is_some());
+    }
+
+    #[test]
+    fn the_id_is_found_wherever_it_stands() {
+        for (text, id) in [
+            (r#"{"id":7,"method":"x"}"#, Some(json!(7))),
+            (r#"{"jsonrpc":"2.0","params":{"id":1,"x":["id",{"id":2}]},"id" : "a\"b" }"#, Some(json!("a\"b"))),
+            (r#"{"method":"id","params":"id","x":3}"#, None),
+            (r#"{"id":null}"#, None),
+            (r#"{"id":{"id":1}}"#, None),
+            (r#"{"id":1.5}"#, None),
+            (r#"[{"id":1}]"#, None),
+        ] {
+            assert_eq!(scan(text).id(), id, "{text}");
+        }
+        assert_eq!(scan(&format!(r#"{{"id":"{}"}}"#, "x".repeat(10_000))).id(), None);
+    }
+}
