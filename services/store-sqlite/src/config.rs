@@ -17,6 +17,8 @@ pub struct Config {
     pub write_queue: usize,
     /// How long a connection waits for a lock that another one holds.
     pub busy_timeout: Duration,
+    /// Bytes the database file may grow to; a write beyond it is refused as on a full disk. `None`: as the disk allows.
+    pub max_file_bytes: Option<u64>,
     /// How this process came to run, for whoever finds the database held.
     pub started: Started,
 }
@@ -32,6 +34,7 @@ impl Config {
             readers: std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
             write_queue: 4096,
             busy_timeout: Duration::from_secs(5),
+            max_file_bytes: None,
             started: Started::ByHand,
         }
     }

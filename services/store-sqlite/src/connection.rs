@@ -1,6 +1,6 @@
 //! Connections and their settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use diesel::connection::SimpleConnection as _;
@@ -32,9 +32,18 @@ pub(crate) enum ConnectError {
     JournalMode(String),
 }
 
+/// What the writing connection is opened with, also when it has to be opened again.
+#[derive(Debug, Clone)]
+pub(crate) struct WriterSettings {
+    pub path: PathBuf,
+    pub busy_timeout: Duration,
+    pub max_file_bytes: Option<u64>,
+}
+
 /// The one connection that writes.
-pub(crate) fn writer(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
-    let mut conn = connect(path, busy_timeout)?;
+pub(crate) fn writer(settings: &WriterSettings) -> Result<SqliteConnection, ConnectError> {
+    let WriterSettings { path, busy_timeout, max_file_bytes } = settings;
+    let mut conn = connect(path, *busy_timeout)?;
     let mode = pragma_text(&mut conn, "PRAGMA journal_mode = WAL")?;
     if mode != "wal" {
         return Err(ConnectError::JournalMode(mode));
@@ -44,6 +53,11 @@ pub(crate) fn writer(path: &Path, busy_timeout: Duration) -> Result<SqliteConnec
         "PRAGMA synchronous = FULL; PRAGMA cache_size = -32768; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; \
          PRAGMA journal_size_limit = {KEPT_WAL_BYTES}; PRAGMA analysis_limit = 400"
     ))?;
+    if let Some(bytes) = max_file_bytes {
+        let page_size = pragma_int(&mut conn, "PRAGMA page_size")?;
+        let pages = i64::try_from(*bytes).unwrap_or(i64::MAX) / page_size.max(1);
+        pragma_int(&mut conn, &format!("PRAGMA max_page_count = {}", pages.clamp(1, i64::from(u32::MAX) - 1)))?;
+    }
     Ok(conn)
 }
 

@@ -14,7 +14,7 @@ use diesel::sqlite::SqliteConnection;
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
 
 use crate::config::Config;
-use crate::connection::{self, APPLICATION_ID, ConnectError, pragma_int};
+use crate::connection::{self, APPLICATION_ID, ConnectError, WriterSettings, pragma_int};
 use crate::failure::{Kind, kind};
 use crate::filter;
 use crate::lock::{Holder, Lock, LockError};
@@ -141,7 +141,7 @@ impl OpenError {
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub lock: Lock,
-    pub path: PathBuf,
+    pub settings: WriterSettings,
     pub indexed: Vec<MetadataPath>,
 }
 
@@ -157,14 +157,15 @@ pub(crate) fn open(config: &Config) -> Result<(Opened, SqliteConnection), OpenEr
     })?;
     let identity = identify(&path)?;
     let connect = |e: ConnectError| OpenError::from_driver(&path, e);
-    let mut conn = connection::writer(&path, config.busy_timeout).map_err(connect)?;
+    let settings = WriterSettings { path: path.clone(), busy_timeout: config.busy_timeout, max_file_bytes: config.max_file_bytes };
+    let mut conn = connection::writer(&settings).map_err(connect)?;
     migrate(&mut conn, &path, identity)?;
     let mut indexed = Vec::with_capacity(config.indexed_fields.len());
     for field in &config.indexed_fields {
         indexed.push(MetadataPath::parse(field).ok_or_else(|| OpenError::IndexedField { field: field.clone() })?);
     }
     keep_indexes(&mut conn, &indexed).map_err(|e| OpenError::from_driver(&path, e))?;
-    Ok((Opened { lock, path, indexed }, conn))
+    Ok((Opened { lock, settings, indexed }, conn))
 }
 
 /// Makes the indexes of these metadata fields and drops those of other ones.

@@ -97,12 +97,19 @@ fn in_transaction<T>(
     conn: &mut SqliteConnection,
     work: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    Begin.execute(conn).map_err(store_error)?;
+    if Begin.execute(conn).is_err() {
+        // The read before may have failed in a way that left its transaction open.
+        let _ = Rollback.execute(conn);
+        Begin.execute(conn).map_err(store_error)?;
+    }
     let outcome =
         std::panic::catch_unwind(AssertUnwindSafe(|| work(conn))).unwrap_or_else(|_| Err(StoreError::Internal("a read panicked".into())));
-    // Nothing was written; either end of the transaction will do, but it must end.
-    if Commit.execute(conn).is_err() {
-        Rollback.execute(conn).map_err(store_error)?;
+    // Nothing was written, so that either end of the transaction will do. SQLite ends it itself on some errors.
+    if let Err(error) = Commit.execute(conn)
+        && Rollback.execute(conn).is_err()
+        && outcome.is_ok()
+    {
+        return Err(store_error(error));
     }
     outcome
 }

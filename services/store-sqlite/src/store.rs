@@ -72,7 +72,7 @@ impl SqliteStore {
         tokenizer::register();
         let language = Language::parse(&config.language).unwrap_or(Language::Unstemmed);
         let (opened, mut conn) = open::open(&config)?;
-        let path = opened.path;
+        let path = opened.settings.path.clone();
         if fts::rebuild(&mut conn, language).map_err(|e| OpenError::from_store(&path, store_error(e)))? {
             tracing::info!(language = language.name(), "The full-text index is made for this language");
         }
@@ -94,8 +94,7 @@ impl SqliteStore {
         let (ticks, commits) = watch::channel(0);
         let writer = Writer {
             conn: Some(conn),
-            path: path.clone(),
-            busy_timeout: config.busy_timeout,
+            settings: opened.settings,
             queue: Arc::clone(&writes),
             open: Open { owners: Owners::default(), full_text: FullText { language }, pending: Vec::new() },
             counters: Arc::clone(&counters),

@@ -2,10 +2,8 @@
 //! requests share one wait for the disk.
 
 use std::panic::AssertUnwindSafe;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
 
 use context_store::StoreError;
 use diesel::connection::SimpleConnection as _;
@@ -14,7 +12,7 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::watch;
 
-use crate::connection;
+use crate::connection::{self, WriterSettings};
 use crate::failure::{Failure, store_error};
 use crate::full_text::{self, FullText, FullTextChange};
 use crate::lock::Lock;
@@ -67,8 +65,7 @@ pub(crate) struct Counters {
 pub(crate) struct Writer {
     /// `None` after a failure that left the connection in doubt.
     pub conn: Option<SqliteConnection>,
-    pub path: PathBuf,
-    pub busy_timeout: Duration,
+    pub settings: WriterSettings,
     pub queue: Arc<Queue<BoxJob>>,
     pub open: Open,
     pub counters: Arc<Counters>,
@@ -130,7 +127,7 @@ impl Writer {
         }
         let mut conn = match self.conn.take() {
             Some(conn) => conn,
-            None => connection::writer(&self.path, self.busy_timeout).map_err(|e| unusable(&e))?,
+            None => connection::writer(&self.settings).map_err(|e| unusable(&e))?,
         };
         let outcome = transact(&mut conn, &mut self.open, jobs);
         if outcome.is_err() {

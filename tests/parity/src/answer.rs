@@ -10,16 +10,8 @@ pub enum Answer {
 }
 
 /// Keys whose values depend on the moment or on the machine.
-const REDACTED: [&str; 8] = [
-    "created_at",
-    "updated_at",
-    "first_entry",
-    "last_entry",
-    "execution_time_ms",
-    "database_size_mb",
-    "connection_metrics",
-    "query_plan",
-];
+const REDACTED: [&str; 8] =
+    ["created_at", "updated_at", "first_entry", "last_entry", "execution_time_ms", "database_size_mb", "connection_metrics", "query_plan"];
 
 impl Answer {
     /// A reply, with what depends on the moment or the machine replaced by its type.

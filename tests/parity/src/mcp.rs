@@ -61,8 +61,12 @@ impl Http {
 impl Stdio {
     pub(crate) async fn start() -> Self {
         let service = Service::start().await;
-        let mut gateway =
-            command("context-gateway", &service.dir).arg("stdio").stdin(Pipe::piped()).stdout(Pipe::piped()).spawn().expect("the gateway starts");
+        let mut gateway = command("context-gateway", &service.dir)
+            .arg("stdio")
+            .stdin(Pipe::piped())
+            .stdout(Pipe::piped())
+            .spawn()
+            .expect("the gateway starts");
         let stdin = gateway.stdin.take().expect("a pipe");
         let stdout = BufReader::new(gateway.stdout.take().expect("a pipe")).lines();
         let mut door = Self { stdin, stdout, next_id: 0, _gateway: gateway, _service: service };

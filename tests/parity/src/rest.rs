@@ -42,7 +42,8 @@ fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
         "store_context_batch" => post("/v1/contexts/batch"),
         "get_context_by_ids" => {
             let ids = arguments["context_ids"].as_array().map(|ids| ids.iter().map(text).collect::<Vec<_>>().join(",")).unwrap_or_default();
-            let images = arguments.get("include_images").filter(|v| !v.is_null()).map(|v| format!("&include_images={v}")).unwrap_or_default();
+            let images =
+                arguments.get("include_images").filter(|v| !v.is_null()).map(|v| format!("&include_images={v}")).unwrap_or_default();
             (Method::GET, format!("/v1/contexts?ids={ids}{images}"), None)
         }
         "update_context" => {

@@ -1,4 +1,8 @@
 //! The embedded database through its public interface.
 
+mod arrange;
+mod changes;
 mod conformance;
+mod full_disk;
+mod groups;
 mod opening;

@@ -1,41 +1,15 @@
 //! Whose a file is, and what survives a restart.
 
+use std::io::{Seek as _, Write as _};
 use std::path::Path;
-use std::time::Duration;
 
-use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{OwnerId, Page, Read, RowSelection, Store, WriteOptions};
+use context_store::{OwnerId, Store, StoreError};
 use context_store_sqlite::{Config, OpenError, SqliteStore, Started};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
-fn entry(text: &str) -> NewEntry {
-    NewEntry {
-        thread_id: ThreadId::from_stored("t".into()),
-        source: Source::User,
-        text: text.into(),
-        images: None,
-        metadata: None,
-        tags: None,
-    }
-}
-
-fn options() -> WriteOptions {
-    WriteOptions { now: Timestamp(1_700_000_000_000_000), idempotency: None, key_id: None }
-}
-
-fn read() -> Read {
-    Read { min_revision: None, wait: Duration::ZERO }
-}
-
-const SELECTION: RowSelection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 20 };
-
-async fn texts(store: &SqliteStore) -> Vec<String> {
-    let page = Page { limit: 100, offset: 0 };
-    let found = store.search_contexts(&OwnerId::default(), Filter::default(), page, SELECTION, read()).await.unwrap();
-    found.entries.into_iter().map(|entry| entry.text).collect()
-}
+use crate::arrange::{entry, options, store_batch, texts};
 
 fn refusal(path: &Path) -> OpenError {
     SqliteStore::open(Config::new(path)).unwrap_err()
@@ -47,7 +21,7 @@ async fn what_was_stored_is_there_after_a_restart() {
     let path = directory.path().join("new/directory/contexts.db");
     for text in ["first", "second"] {
         let store = SqliteStore::open(Config::new(&path)).unwrap();
-        store.store_contexts(&OwnerId::default(), vec![entry(text)], true, options()).await.unwrap();
+        store_batch(&store, [entry(text)]).await;
         store.close().await;
     }
     let store = SqliteStore::open(Config::new(&path)).unwrap();
@@ -139,6 +113,81 @@ async fn a_closed_store_says_so() {
     store.close().await;
     store.close().await;
     let write = store.store_contexts(&OwnerId::default(), vec![entry("late")], true, options()).await;
-    assert!(matches!(write, Err(context_store::StoreError::Closed)), "{write:?}");
-    assert!(matches!(store.check().await, Err(context_store::StoreError::Closed)));
+    assert!(matches!(write, Err(StoreError::Closed)), "{write:?}");
+    assert!(matches!(store.check().await, Err(StoreError::Closed)));
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_reported_and_not_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let store = SqliteStore::open(Config::new(&path)).unwrap();
+    store_batch(&store, (0..100).map(|i| entry(&format!("{i} {}", "x".repeat(3000))))).await;
+    store.close().await;
+    let whole = std::fs::read(&path).unwrap();
+
+    // The middle of the file overwritten, and then its end cut off.
+    let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.seek(std::io::SeekFrom::Start(20 * 4096)).unwrap();
+    file.write_all(&vec![0xa5; whole.len() - 20 * 4096]).unwrap();
+    assert_corrupt(&path).await;
+    std::fs::write(&path, &whole[..20 * 4096]).unwrap();
+    assert_corrupt(&path).await;
+}
+
+async fn assert_corrupt(path: &Path) {
+    let store = match SqliteStore::open(Config::new(path)) {
+        Err(refused) => {
+            assert!(matches!(refused, OpenError::Corrupt { .. }), "{refused}");
+            return;
+        }
+        Ok(store) => store,
+    };
+    let found = crate::arrange::all(&store).await;
+    assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
+    let ids = (1..=100).collect();
+    let found = store.get_contexts(&OwnerId::default(), ids, crate::arrange::SELECTION, crate::arrange::read()).await;
+    assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_start_that_was_cut_short_is_taken_up_again() {
+    // What a start leaves that ends before the first table, and after the one that the migrations keep for themselves.
+    for statements in [
+        "PRAGMA application_id = 0x43747873",
+        "PRAGMA application_id = 0x43747873; CREATE TABLE __diesel_schema_migrations \
+         (version VARCHAR(50) PRIMARY KEY NOT NULL, run_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("contexts.db");
+        SqliteConnection::establish(path.to_str().unwrap()).unwrap().batch_execute(statements).unwrap();
+        let store = SqliteStore::open(Config::new(&path)).unwrap();
+        store_batch(&store, [entry("x")]).await;
+        store.close().await;
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    std::fs::create_dir(directory.path().join("directory.db")).unwrap();
+    for path in ["file/contexts.db", "directory.db"] {
+        let refused = refusal(&directory.path().join(path));
+        assert!(matches!(refused, OpenError::NotWritable { .. } | OpenError::Other { .. }), "{refused:?}");
+        assert!(refused.to_string().contains(path), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn another_language_is_indexed_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    for (language, finds) in [("english", false), ("german", true), ("klingon", false)] {
+        let store = SqliteStore::open(Config { language: language.to_owned(), ..Config::new(&path) }).unwrap();
+        store_batch(&store, [entry("viele Häuser")]).await;
+        assert_eq!(!crate::arrange::found(&store, language, "haus").await.is_empty(), finds, "{language}");
+        store.close().await;
+    }
 }
