@@ -33,3 +33,8 @@ proto:
 # Licences, bans and sources of the dependencies.
 deny:
     scripts/test tree deny
+
+# Measures the release build beside its floors (docs/benchmarks.md).
+bench *ARGS:
+    cargo build --release --workspace
+    target/release/context-bench {{ARGS}}

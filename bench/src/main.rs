@@ -1,2 +1,209 @@
-//! Skeleton.
-fn main() {}
+//! `context-bench`: measures the service and the gateway, each operation beside its floor.
+//!
+//! Everything that is compared runs in turn in one run, several rounds, and the medians count. Real processes are
+//! measured: `context-service` and `context-gateway` from beside this program, on databases in a temporary directory.
+//! See `docs/benchmarks.md`.
+
+mod baseline;
+mod cases;
+mod corpus;
+mod floor;
+mod measure;
+mod process;
+mod progress;
+mod report;
+mod service;
+mod sqlite;
+mod usage;
+mod wire;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+use crate::baseline::Baseline;
+use crate::cases::{Bench, Loaded, Scale};
+use crate::corpus::{Corpus, DESCRIPTION};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::service::Service;
+
+/// Any failure; a benchmark ends at the first.
+type Error = Box<dyn std::error::Error + Send + Sync>;
+/// What most functions here give.
+type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Measures the context service and its gateway, each operation beside its floor.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    floor: Option<Floor>,
+    /// A few seconds: everything runs once and every answer is checked; the figures mean nothing
+    #[arg(long, conflicts_with = "million")]
+    quick: bool,
+    /// Also measure reading at a million entries; loading them takes a while
+    #[arg(long)]
+    million: bool,
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Read, Part::Get, Part::Start])]
+    only: Vec<Part>,
+    /// Rounds of each comparison
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: Option<u16>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Compare the ratios with those in this file
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+    /// Write the ratios to this file
+    #[arg(long, value_name = "FILE")]
+    write_baseline: Option<PathBuf>,
+    /// Where the databases are made (and removed); it decides which disk is measured
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Durable stores
+    Store,
+    /// Searches, threads and statistics at each size
+    Read,
+    /// Gets by id
+    Get,
+    /// Starts, memory and program sizes
+    Start,
+}
+
+/// The floors that run as processes of their own.
+#[derive(Debug, Subcommand)]
+enum Floor {
+    #[command(name = "floor-echo", hide = true)]
+    Echo { socket: PathBuf, address: SocketAddr },
+    #[command(name = "floor-stdio", hide = true)]
+    Stdio { socket: PathBuf },
+    #[command(name = "floor-http", hide = true)]
+    Http { socket: PathBuf, address: SocketAddr },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match cli.floor {
+        Some(floor) => serve(floor),
+        None => runtime(tokio::runtime::Builder::new_current_thread()).and_then(|runtime| runtime.block_on(run(&cli))),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "context-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runtime> {
+    Ok(builder.enable_all().build()?)
+}
+
+/// A floor has the kind of runtime that suits its part best, as the gateway has: one thread for stdio.
+fn serve(floor: Floor) -> Result<()> {
+    use tokio::runtime::Builder;
+    match floor {
+        Floor::Echo { socket, address } => runtime(Builder::new_multi_thread())?.block_on(floor::echo::serve(&socket, address)),
+        Floor::Stdio { socket } => runtime(Builder::new_current_thread())?.block_on(floor::hop::serve_stdio(&socket)),
+        Floor::Http { socket, address } => runtime(Builder::new_multi_thread())?.block_on(floor::hop::serve_http(&socket, address)),
+    }
+}
+
+fn scale(cli: &Cli) -> Scale {
+    let clients = vec![1, 8, 32];
+    let mut scale = if cli.quick {
+        Scale { sizes: vec![300], store_base: 300, clients, stores: vec![8, 16, 64], gets: 10, searches: 4, rounds: 1, starts: 1 }
+    } else {
+        let sizes = vec![1_000, 10_000, 100_000];
+        Scale { sizes, store_base: 10_000, clients, stores: vec![300, 1600, 4800], gets: 1000, searches: 60, rounds: 7, starts: 7 }
+    };
+    if cli.million {
+        scale.sizes.push(1_000_000);
+    }
+    scale.rounds = cli.rounds.map_or(scale.rounds, usize::from);
+    scale
+}
+
+async fn run(cli: &Cli) -> Result<()> {
+    let baseline = cli.baseline.as_deref().map(Baseline::read).transpose()?;
+    context_store_sqlite::register_tokenizer();
+    let dir = match &cli.dir {
+        Some(dir) => tempfile::Builder::new().prefix("context-bench-").tempdir_in(dir)?,
+        None => tempfile::Builder::new().prefix("context-bench-").tempdir()?,
+    };
+    let bench = Bench { corpus: Corpus::new(), scale: scale(cli), dir: dir.path().to_owned(), progress: Progress::new() };
+    let mut report = Report::default();
+    describe(&bench, &mut report);
+    if cli.only.contains(&Part::Store) {
+        cases::store::run(&bench, &mut report).await?;
+    }
+    if cli.only.iter().any(|part| *part != Part::Store) {
+        read(cli, &bench, &mut report).await?;
+    }
+    bench.progress.done();
+    if cli.quick {
+        report.forget_goals();
+    }
+
+    let mut out = std::io::stdout().lock();
+    if cli.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report.json())?)?;
+    } else {
+        write!(out, "{}", report.table())?;
+    }
+    if let Some(baseline) = baseline {
+        let mut to: Box<dyn std::io::Write> = if cli.json { Box::new(std::io::stderr()) } else { Box::new(out) };
+        write!(to, "\nBaseline\n{}", baseline.compare(&report))?;
+    }
+    if let Some(path) = &cli.write_baseline {
+        Baseline::of(&report).write(path)?;
+    }
+    Ok(())
+}
+
+/// Everything that reads: one database that grows from size to size.
+async fn read(cli: &Cli, bench: &Bench, report: &mut Report) -> Result<()> {
+    let database = bench.dir.join("read.db");
+    let service = Service::start(&database)?;
+    let mut loaded = Loaded::default();
+    let last = bench.scale.sizes.last().copied().unwrap_or(0);
+    for &size in &bench.scale.sizes {
+        let rate = loaded.up_to(size, bench, &service).await?;
+        report.fact(&format!("loaded up to {size} entries"), format!("{rate:.0} entries/s"));
+        if cli.only.contains(&Part::Read) {
+            cases::read::run(bench, report, &service, &loaded).await?;
+        }
+        if cli.only.contains(&Part::Get) {
+            cases::get::run(bench, report, &service, &loaded).await?;
+        }
+    }
+    report.fact("service, resident after the load", cases::start::mib(usage::Memory::of(service.id())));
+    service.stop()?;
+    if cli.only.contains(&Part::Start) {
+        cases::start::run(bench, report, &database, last).await?;
+    }
+    Ok(())
+}
+
+fn describe(bench: &Bench, report: &mut Report) {
+    let processors = std::thread::available_parallelism().map_or(0, usize::from);
+    let build = if cfg!(debug_assertions) { ", DEBUG BUILD: the figures mean nothing" } else { "" };
+    report.fact("corpus", DESCRIPTION.to_owned());
+    report.fact("machine", format!("{processors} processors, databases in {}{build}", bench.dir.display()));
+    let Scale { clients, stores, gets, searches, rounds, .. } = &bench.scale;
+    report.fact(
+        "rounds",
+        format!("medians of {rounds} alternating rounds; {stores:?} stores for {clients:?} clients, {gets} gets, {searches} searches each"),
+    );
+}

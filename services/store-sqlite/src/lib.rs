@@ -47,3 +47,4 @@ pub use config::{Config, Started};
 pub use lock::Holder;
 pub use open::OpenError;
 pub use store::SqliteStore;
+pub use tokenizer::register as register_tokenizer;

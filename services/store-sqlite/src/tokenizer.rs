@@ -20,7 +20,7 @@ pub(crate) const VERBATIM: char = '\u{1}';
 type TokenCallback = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
 
 /// Makes the tokenizer known to every connection opened from now on in this process.
-pub(crate) fn register() {
+pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         // SAFETY: `initialise` has the signature that SQLite calls automatic extensions with; the declared one is only

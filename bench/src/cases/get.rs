@@ -1,0 +1,130 @@
+//! One entry by its id, beside echoes of the same bytes.
+
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use context_proto::v1 as pb;
+use prost::Message as _;
+use serde_json::json;
+use tokio::sync::Mutex;
+
+use super::{Bench, Lane, Loaded, SharedLane};
+use crate::Result;
+use crate::corpus::Random;
+use crate::floor::echo::{self, EchoClient};
+use crate::measure::{Contender, Round, Series, alternate};
+use crate::report::{Goal, Ratio, Report, Section};
+use crate::service::{Echo, HttpGateway, Service, stdio_floor};
+use crate::usage::CpuTimes;
+use crate::wire::{Grpc, Http1, Message, Operation, Stdio, call};
+
+/// gRPC's p50 over that of the echo, at most.
+const ECHO_GOAL: f64 = 2.0;
+/// What MCP over stdio may add to gRPC's p50, in milliseconds.
+const GATEWAY_GOAL_MS: f64 = 0.15;
+
+/// Measures gets from the loaded service.
+///
+/// # Errors
+/// When a process does not start, or an entry is not the one that was stored.
+pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: &Loaded) -> Result<()> {
+    let name = format!("get by id, {} entries", loaded.ids.len());
+    bench.progress.step(&format!("Measuring {name}"));
+    let mut lanes = Vec::new();
+    for wire in Lane::NAMES {
+        let mut lane = Lane::connect(wire, service, 1).await?;
+        for n in [0, loaded.ids.len() / 2, loaded.ids.len() - 1] {
+            if lane.run(&Operation::Get(loaded.ids[n])).await?.text()? != bench.corpus.entry(n as u64).text {
+                return Err(format!("{wire}: entry {n} is another one than was stored").into());
+            }
+        }
+        lanes.push(lane.shared());
+    }
+    let (grpc_bytes, json_bytes) = payload(service, loaded).await?;
+    let about = format!("{} bytes of protobuf, {} bytes of JSON", grpc_bytes.len(), json_bytes.len());
+    let echo = Echo::start(&bench.dir)?;
+    let hop = HttpGateway::start_floor(&echo.socket)?;
+    let stdio = Stdio::start(stdio_floor(&echo.socket)?).await?;
+    // The text of an MCP reply is the JSON of the entry, and the structured content is the same again: twice the bytes
+    // make the floor's reply as long.
+    let text = format!("{0}{0}", String::from_utf8_lossy(&json_bytes));
+    let line = call("echo", json!({"text": text})).to_string() + "\n";
+    let request = Message::mcp(&call("echo", json!({"text": text})));
+
+    let grpc_echo = Rc::new(Mutex::new(EchoClient::tcp(echo.address).await?));
+    let json_echo = Rc::new(Mutex::new(Http1::connect(echo.address).await?));
+    let (stdio_id, stdio) = (stdio.id(), Rc::new(Mutex::new(stdio)));
+    let (hop_id, hop_client) = (hop.id(), Rc::new(Mutex::new(Http1::connect(hop.address).await?)));
+    let echo_id = echo.id();
+    /// A contender that repeats one call.
+    macro_rules! repeat {
+        ($name:literal, $service:expr, $gateway:expr, $client:ident, $payload:ident, $send:expr) => {
+            Contender::new($name, move |count| {
+                let (client, payload) = ($client.clone(), $payload.clone());
+                Box::pin(async move {
+                    let mut client = client.lock().await;
+                    let pids = [std::process::id(), $service, $gateway];
+                    let before = pids.map(CpuTimes::of);
+                    let started = Instant::now();
+                    let mut latencies = Vec::with_capacity(count);
+                    for _ in 0..count {
+                        let payload = payload.clone();
+                        let started = Instant::now();
+                        $send(&mut client, payload).await?;
+                        latencies.push(started.elapsed());
+                    }
+                    let elapsed = started.elapsed();
+                    let [client, service, gateway] = std::array::from_fn(|at| CpuTimes::of(pids[at]).since(&before[at]));
+                    Ok(Round { elapsed, latencies, service, gateway, client })
+                })
+            })
+        };
+    }
+    let json_request = Message::post(echo::JSON, json_bytes.clone());
+    let contenders = vec![
+        repeat!("tonic echo", echo_id, 0, grpc_echo, grpc_bytes, async |client: &mut EchoClient, bytes| client.echo(bytes).await),
+        wire(&lanes[0], "gRPC", loaded),
+        repeat!("axum echo", echo_id, 0, json_echo, json_request, async |client: &mut Http1, message| client.send(message).await),
+        wire(&lanes[1], "REST", loaded),
+        repeat!("rmcp stdio → tonic", echo_id, stdio_id, stdio, line, async |client: &mut Stdio, line: String| client.send(&line).await),
+        wire(&lanes[2], "MCP stdio", loaded),
+        repeat!("rmcp HTTP → tonic", echo_id, hop_id, hop_client, request, async |client: &mut Http1, message| client
+            .send(message)
+            .await),
+        wire(&lanes[3], "MCP HTTP", loaded),
+    ];
+    let series = alternate(contenders, bench.scale.gets, bench.scale.rounds).await?;
+
+    let mut section = Section::new(&name, &about);
+    for pair in series.chunks(2) {
+        section.add(&pair[0], None);
+        section.add(&pair[1], Some(Ratio::lower(pair[1].p50_ratio(&pair[0]))));
+    }
+    let added = |at: usize| -> f64 { Series::p50_minus(&series[at], &series[1]) / 1000.0 };
+    section.note(format!("MCP stdio adds {:.3} ms to gRPC, MCP HTTP {:.3} ms", added(5), added(7)));
+    report.section(section);
+    report.goal(Goal::at_most(format!("{name}: gRPC p50 over tonic echo"), series[1].p50_ratio(&series[0]), ECHO_GOAL, "×"));
+    report.goal(Goal::at_most(format!("{name}: MCP stdio p50 on top of gRPC"), added(5), GATEWAY_GOAL_MS, "ms"));
+    Ok(())
+}
+
+fn wire<'a>(lane: &SharedLane, name: &str, loaded: &'a Loaded) -> Contender<'a> {
+    let lane = lane.clone();
+    let mut random = Random::new(1);
+    Contender::new(name, move |count| {
+        let lane = lane.clone();
+        let operations = (0..count).map(|_| Operation::Get(loaded.ids[random.below(loaded.ids.len() as u64) as usize])).collect();
+        Box::pin(async move { Ok(lane.lock().await.round(&[operations]).await?.0) })
+    })
+}
+
+/// A reply of the service as protobuf and as JSON, of an entry in the middle.
+async fn payload(service: &Service, loaded: &Loaded) -> Result<(Bytes, Bytes)> {
+    let id = loaded.ids[loaded.ids.len() / 2];
+    let mut client = Grpc::connect(service.address).await?;
+    let request = pb::GetContextByIdsRequest { context_ids: vec![id], ..pb::GetContextByIdsRequest::default() };
+    let reply = client.0.get_context_by_ids(request).await?.into_inner();
+    let json = Http1::connect(service.address).await?.send(Message::get(&format!("/v1/contexts/{id}"))).await?;
+    Ok((reply.encode_to_vec().into(), json))
+}

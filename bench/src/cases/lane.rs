@@ -1,0 +1,118 @@
+use std::rc::Rc;
+use std::time::Instant;
+
+use futures::future::try_join_all;
+use tokio::sync::Mutex;
+
+use crate::Result;
+use crate::measure::Round;
+use crate::service::{HttpGateway, Service, stdio_gateway};
+use crate::usage::CpuTimes;
+use crate::wire::{Connection, Grpc, Operation, Reply, Stdio};
+
+/// The connections of one wire to one service.
+pub struct Lane {
+    /// Its name in reports.
+    pub name: &'static str,
+    connections: Vec<Connection>,
+    service: u32,
+    gateways: Vec<u32>,
+    /// Kept alive.
+    _http_gateway: Option<HttpGateway>,
+}
+
+/// A lane that the rounds use in turn.
+pub type SharedLane = Rc<Mutex<Lane>>;
+
+impl Lane {
+    /// The names of the four wires.
+    pub const NAMES: [&'static str; 4] = ["gRPC", "REST", "MCP stdio", "MCP HTTP"];
+
+    /// Connects as many clients by the wire of this name; on stdio each has a gateway of its own.
+    ///
+    /// # Errors
+    /// When nobody listens or a gateway does not start.
+    pub async fn connect(name: &'static str, service: &Service, clients: usize) -> Result<Self> {
+        let http_gateway = if name == "MCP HTTP" { Some(HttpGateway::start(&service.socket)?) } else { None };
+        let mut connections = Vec::new();
+        let mut gateways: Vec<u32> = http_gateway.iter().map(HttpGateway::id).collect();
+        for _ in 0..clients {
+            connections.push(match (name, &http_gateway) {
+                ("gRPC", _) => Connection::Grpc(Grpc::connect(service.address).await?),
+                ("REST", _) => Connection::rest(service.address).await?,
+                (_, Some(gateway)) => Connection::mcp_http(gateway.address).await?,
+                _ => {
+                    let gateway = Stdio::start(stdio_gateway(&service.socket)?).await?;
+                    gateways.push(gateway.id());
+                    Connection::Stdio(gateway)
+                }
+            });
+        }
+        Ok(Self { name, connections, service: service.id(), gateways, _http_gateway: http_gateway })
+    }
+
+    /// For rounds.
+    pub fn shared(self) -> SharedLane {
+        Rc::new(Mutex::new(self))
+    }
+
+    /// The gateways' process ids.
+    pub fn gateways(&self) -> &[u32] {
+        &self.gateways
+    }
+
+    /// Runs one operation on the first connection.
+    ///
+    /// # Errors
+    /// When the connection breaks or the service refuses.
+    pub async fn run(&mut self, operation: &Operation) -> Result<Reply> {
+        self.connections.first_mut().ok_or("no connection")?.run(operation).await
+    }
+
+    /// Each client does its operations one after the other, all clients at once. Gives each one's last reply too.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub async fn round(&mut self, operations: &[Vec<Operation>]) -> Result<(Round, Vec<Reply>)> {
+        let (own, service) = (std::process::id(), self.service);
+        let gateways = self.gateways.clone();
+        let of_gateways = || {
+            gateways.iter().fold(CpuTimes::default(), |mut sum, pid| {
+                sum.add(&CpuTimes::of(*pid));
+                sum
+            })
+        };
+        let work: Vec<_> = self
+            .connections
+            .iter_mut()
+            .zip(operations)
+            .map(|(connection, operations)| {
+                let requests: Vec<_> = operations.iter().map(|operation| connection.request(operation)).collect();
+                (connection, requests)
+            })
+            .collect();
+        let before = (CpuTimes::of(own), CpuTimes::of(service), of_gateways());
+        let started = Instant::now();
+        let done = try_join_all(work.into_iter().map(|(connection, requests)| async move {
+            let mut latencies = Vec::with_capacity(requests.len());
+            let mut last = None;
+            for request in requests {
+                let started = Instant::now();
+                last = Some(connection.send(request).await?);
+                latencies.push(started.elapsed());
+            }
+            Ok::<_, crate::Error>((latencies, last))
+        }))
+        .await?;
+        let elapsed = started.elapsed();
+        let client = CpuTimes::of(own).since(&before.0);
+        let (service, gateway) = (CpuTimes::of(service).since(&before.1), of_gateways().since(&before.2));
+        let mut latencies = Vec::new();
+        let mut replies = Vec::new();
+        for (times, last) in done {
+            latencies.extend(times);
+            replies.extend(last);
+        }
+        Ok((Round { elapsed, latencies, service, gateway, client }, replies))
+    }
+}

@@ -1,0 +1,43 @@
+use std::time::Instant;
+
+use context_proto::v1 as pb;
+
+use super::Bench;
+use crate::Result;
+use crate::service::Service;
+use crate::wire::{Grpc, store};
+
+/// Entries in a batch: the most that the contract allows.
+const BATCH: u64 = 100;
+
+/// Entries of the corpus in a service, stored through it.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// The id of each entry of the corpus, from the first on.
+    pub ids: Vec<i64>,
+}
+
+impl Loaded {
+    /// Stores what is missing up to `entries`, in batches, and gives how many a second were stored.
+    ///
+    /// # Errors
+    /// When the service refuses one.
+    pub async fn up_to(&mut self, entries: u64, bench: &Bench, service: &Service) -> Result<f64> {
+        let mut client = Grpc::connect(service.address).await?;
+        let started = Instant::now();
+        let first = self.ids.len() as u64;
+        bench.progress.step(&format!("Loading {} entries", entries - first));
+        while (self.ids.len() as u64) < entries {
+            let from = self.ids.len() as u64;
+            bench.progress.part("Loading", from, entries);
+            let to = entries.min(from + BATCH);
+            let batch = (from..to).map(|n| store(&bench.corpus.entry(n))).collect();
+            let reply = client.0.store_context_batch(pb::StoreContextBatchRequest { entries: batch, atomic: None }).await?.into_inner();
+            if !reply.success || reply.results.len() as u64 != to - from {
+                return Err(format!("a batch was not stored: {}", reply.message).into());
+            }
+            self.ids.extend(reply.results.iter().filter_map(|result| result.context_id));
+        }
+        Ok((entries - first) as f64 / started.elapsed().as_secs_f64())
+    }
+}

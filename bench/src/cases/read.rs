@@ -1,0 +1,112 @@
+//! Searches, lists and statistics over the four wires, beside the same question in SQL.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::{Bench, Lane, Loaded};
+use crate::Result;
+use crate::corpus::{AGENTS, agent};
+use crate::floor::search::ReadFloor;
+use crate::measure::{Contender, alternate};
+use crate::report::{Goal, Ratio, Report, Section};
+use crate::service::Service;
+use crate::wire::{Operation, Query};
+
+/// The size to which the absolute goals belong.
+const GOAL_ENTRIES: usize = 100_000;
+
+struct Question {
+    name: &'static str,
+    /// p95 over gRPC in milliseconds, at most, at [`GOAL_ENTRIES`].
+    goal_ms: f64,
+    operations: Vec<Operation>,
+}
+
+/// Measures every question on the loaded service.
+///
+/// # Errors
+/// When a process does not start, or an answer differs from the floor's.
+pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: &Loaded) -> Result<()> {
+    let entries = loaded.ids.len();
+    let floor = Rc::new(RefCell::new(ReadFloor::open(&service.database)?));
+    let mut lanes = Vec::new();
+    for wire in Lane::NAMES {
+        lanes.push(Lane::connect(wire, service, 1).await?.shared());
+    }
+    for Question { name, goal_ms, operations } in questions(bench) {
+        let title = format!("{name}, {entries} entries");
+        bench.progress.step(&format!("Measuring {title}"));
+        let rows = check(&operations, &floor, &lanes, entries).await?;
+        let operations = Rc::new(operations);
+        let mut contenders = vec![Contender::new("SQL inline", {
+            let (floor, operations) = (floor.clone(), operations.clone());
+            move |count| {
+                let round = floor.borrow_mut().round(&repeated(&operations, count));
+                Box::pin(async move { round })
+            }
+        })];
+        for lane in &lanes {
+            let (lane, operations) = (lane.clone(), operations.clone());
+            let wire = lane.lock().await.name;
+            contenders.push(Contender::new(wire, move |count| {
+                let (lane, operations) = (lane.clone(), repeated(&operations, count));
+                Box::pin(async move { Ok(lane.lock().await.round(&[operations]).await?.0) })
+            }));
+        }
+        let series = alternate(contenders, bench.scale.searches, bench.scale.rounds).await?;
+        let mut section = Section::new(&title, &format!("{rows:.1} rows on average"));
+        section.add(&series[0], None);
+        for of_wire in &series[1..] {
+            section.add(of_wire, Some(Ratio::lower(of_wire.p50_ratio(&series[0]))));
+        }
+        report.section(section);
+        if entries == GOAL_ENTRIES {
+            report.goal(Goal::at_most(format!("{title}: gRPC p95"), series[1].p95_us() / 1000.0, goal_ms, "ms"));
+        }
+    }
+    Ok(())
+}
+
+fn questions(bench: &Bench) -> Vec<Question> {
+    let word = |rank: usize| bench.corpus.word(rank).to_owned();
+    let search = |n: u64| Operation::Search(Query { status: "active", agent_name: agent(n), priority: 8 });
+    vec![
+        Question { name: "search_context, metadata", goal_ms: 5.0, operations: (0..AGENTS).map(search).collect() },
+        Question {
+            name: "full text, two words",
+            goal_ms: 10.0,
+            operations: (0..20).map(|n| Operation::FullText(format!("{} {}", word(40 + n), word(150 + 5 * n)))).collect(),
+        },
+        Question { name: "full text, common word", goal_ms: 20.0, operations: (4..8).map(|n| Operation::FullText(word(n))).collect() },
+        Question { name: "list_threads", goal_ms: 5.0, operations: vec![Operation::Threads] },
+        Question { name: "get_statistics", goal_ms: 5.0, operations: vec![Operation::Statistics] },
+    ]
+}
+
+fn repeated(operations: &[Operation], count: usize) -> Vec<Operation> {
+    operations.iter().cycle().take(count).cloned().collect()
+}
+
+/// Asks each question once everywhere; every wire must answer as the floor does. Gives the rows of an answer on
+/// average.
+async fn check(operations: &[Operation], floor: &RefCell<ReadFloor>, lanes: &[super::SharedLane], entries: usize) -> Result<f64> {
+    let mut rows = 0;
+    for operation in operations {
+        let expected = floor.borrow_mut().ask(operation)?;
+        rows += expected.rows;
+        for lane in lanes {
+            let mut lane = lane.lock().await;
+            let reply = lane.run(operation).await?;
+            let same = match operation {
+                Operation::Search(_) | Operation::FullText(_) => reply.ids()? == expected.ids,
+                Operation::Threads => usize::try_from(reply.total()?)?.min(1000) == expected.rows,
+                Operation::Statistics => usize::try_from(reply.total()?)? == entries,
+                Operation::Store(_) | Operation::Get(_) => true,
+            };
+            if !same {
+                return Err(format!("{} answers {operation:?} with {reply:?}, SQL with {expected:?}", lane.name).into());
+            }
+        }
+    }
+    Ok(rows as f64 / operations.len() as f64)
+}

@@ -1,0 +1,134 @@
+//! Durable stores: each wire has a service of its own on a copy of the same database, and the floor has another copy.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::{Bench, Lane, Loaded, SharedLane};
+use crate::Result;
+use crate::corpus::Entry;
+use crate::floor::store::{Prepared, StoreFloor};
+use crate::measure::{Contender, alternate};
+use crate::report::{Goal, Ratio, Report, Section};
+use crate::service::Service;
+use crate::wire::{Grpc, Operation};
+
+/// The share of the floor that gRPC must reach with the most clients.
+const GOAL: f64 = 0.6;
+
+struct Wire {
+    service: Service,
+    lane: SharedLane,
+    stored: Rc<Cell<u64>>,
+}
+
+/// Measures stores at each number of clients.
+///
+/// # Errors
+/// When a process does not start, a store fails, or entries are missing at the end.
+pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
+    let base = base(bench, report).await?;
+    let most = bench.scale.clients.iter().copied().max().unwrap_or(1);
+    let mut wires = Vec::new();
+    for name in Lane::NAMES {
+        bench.progress.step(&format!("Starting a service for {name}"));
+        let database = bench.dir.join(format!("store-{}.db", name.to_lowercase().replace(' ', "-")));
+        std::fs::copy(&base, &database)?;
+        let service = Service::start(&database)?;
+        let lane = Lane::connect(name, &service, most).await?.shared();
+        wires.push(Wire { service, lane, stored: Rc::new(Cell::new(0)) });
+    }
+    let database = bench.dir.join("store-floor.db");
+    std::fs::copy(&base, &database)?;
+    let floor = Rc::new(RefCell::new(StoreFloor::open(&database)?));
+    let floor_stored = Rc::new(Cell::new(0));
+
+    for (&clients, &stores) in bench.scale.clients.iter().zip(&bench.scale.stores) {
+        let name = format!("store, {clients} client{}", if clients == 1 { "" } else { "s" });
+        bench.progress.step(&format!("Measuring {name}"));
+        let mut contenders = vec![Contender::new(format!("SQLite, groups of {clients}"), {
+            let (floor, stored) = (floor.clone(), floor_stored.clone());
+            move |count| {
+                let (floor, stored) = (floor.clone(), stored.clone());
+                Box::pin(async move {
+                    let entries: Vec<_> = entries(bench, clients, count, &stored).into_iter().map(Prepared::new).collect();
+                    floor.borrow_mut().round(&entries, clients)
+                })
+            }
+        })];
+        let mut before = Vec::new();
+        for wire in &wires {
+            before.push(commits(&wire.service).await?);
+            let (lane, stored) = (wire.lane.clone(), wire.stored.clone());
+            let name = wire.lane.lock().await.name;
+            contenders.push(Contender::new(name, move |count| {
+                let (lane, stored) = (lane.clone(), stored.clone());
+                Box::pin(async move {
+                    let mut operations = vec![Vec::new(); clients];
+                    for (at, entry) in entries(bench, clients, count, &stored).into_iter().enumerate() {
+                        operations[at % clients].push(Operation::Store(entry));
+                    }
+                    let (round, replies) = lane.lock().await.round(&operations).await?;
+                    replies.iter().try_for_each(|reply| reply.stored_id().map(drop))?;
+                    Ok(round)
+                })
+            }));
+        }
+        let series = alternate(contenders, stores, bench.scale.rounds).await?;
+        let mut section = Section::new(&name, &format!("{} entries before the first round", bench.scale.store_base));
+        section.add(&series[0], None);
+        for ((series_of, wire), before) in series.iter().skip(1).zip(&wires).zip(before) {
+            let ratio = Ratio::higher(series_of.throughput_ratio(&series[0]));
+            if series_of.name == "gRPC" && clients == most {
+                report.goal(Goal::at_least(format!("{name}: gRPC over raw SQLite"), ratio.value, GOAL, "×"));
+            }
+            section.add(series_of, Some(ratio));
+            let after = commits(&wire.service).await?;
+            section.note(format!("{}: {:.1} stores a commit", series_of.name, (after.1 - before.1) / (after.0 - before.0)));
+        }
+        report.section(section);
+    }
+    for wire in wires {
+        let total = wire.lane.lock().await.run(&Operation::Statistics).await?.total()?;
+        let expected = i64::try_from(bench.scale.store_base + wire.stored.get())?;
+        if total != expected {
+            return Err(format!("{total} entries are there, {expected} were stored").into());
+        }
+        drop(wire.lane);
+        wire.service.stop()?;
+    }
+    Ok(())
+}
+
+/// A database with the entries that storing begins with, closed.
+async fn base(bench: &Bench, report: &mut Report) -> Result<PathBuf> {
+    let path = bench.dir.join("store-base.db");
+    let service = Service::start(&path)?;
+    let rate = Loaded::default().up_to(bench.scale.store_base, bench, &service).await?;
+    report.fact("loaded in batches of 100 by one client", format!("{rate:.0} entries/s"));
+    service.stop()?;
+    if path.with_extension("db-wal").metadata().is_ok_and(|log| log.len() > 0) {
+        return Err("the stopped service left a write-ahead log".into());
+    }
+    Ok(path)
+}
+
+/// At least `count` new entries, whole groups of one for each client, each client in a thread of its own.
+fn entries(bench: &Bench, clients: usize, count: usize, stored: &Cell<u64>) -> Vec<Entry> {
+    (0..count.next_multiple_of(clients))
+        .map(|at| {
+            let n = stored.replace(stored.get() + 1);
+            let mut entry = bench.corpus.entry(bench.scale.store_base + n);
+            entry.thread_id = format!("client-{:02}-{:04}", at % clients, n / (100 * clients as u64));
+            entry
+        })
+        .collect()
+}
+
+/// Commits and writes of a service so far.
+async fn commits(service: &Service) -> Result<(f64, f64)> {
+    let mut client = Grpc::connect(service.address).await?;
+    let reply = client.0.get_statistics(context_proto::v1::GetStatisticsRequest::default()).await?.into_inner();
+    let metrics = reply.connection_metrics.unwrap_or_default();
+    Ok((metrics.commits as f64, metrics.writes as f64))
+}

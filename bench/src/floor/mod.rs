@@ -1,0 +1,6 @@
+//! What the service is held against: the least that could do the same work.
+
+pub mod echo;
+pub mod hop;
+pub mod search;
+pub mod store;

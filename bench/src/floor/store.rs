@@ -1,0 +1,149 @@
+//! The floor of storing: one thread, prepared statements, the rows of a group in one durable transaction.
+//!
+//! It leaves the same rows behind as the service does, in a copy of the service's own database, so tables, indexes,
+//! full-text table and tokenizer are the same. It reads nothing, checks nothing and answers nobody.
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Map, Value};
+
+use crate::Result;
+use crate::corpus::Entry;
+use crate::measure::Round;
+use crate::sqlite::{Bind, Connection, Statement};
+use crate::usage::CpuTimes;
+
+/// A copy of a service's database, and the statements.
+pub struct StoreFloor {
+    begin: Statement,
+    commit: Statement,
+    thread: Statement,
+    entry: Statement,
+    tag: Statement,
+    tag_count: Statement,
+    full_text: Statement,
+    change: Statement,
+    owner: Statement,
+    owner_number: i64,
+    next_id: i64,
+    revision: i64,
+}
+
+/// An entry with its columns ready to be bound: making them is not measured.
+pub struct Prepared {
+    entry: Entry,
+    tags: String,
+    metadata: String,
+    folded: String,
+    scope: String,
+}
+
+impl Prepared {
+    /// Makes the columns.
+    pub fn new(entry: Entry) -> Self {
+        // As many tokens, of the same length, as the service's own; the hash itself does not matter here.
+        let mut scope = format!("\u{1}{} ct t{:016x}", if entry.source == "user" { "su" } else { "sa" }, hash(&entry.thread_id));
+        for tag in &entry.tags {
+            scope.push_str(&format!(" g{:016x}", hash(tag)));
+        }
+        let tags = Value::from(entry.tags.clone()).to_string();
+        Self { tags, metadata: to_json(&entry.metadata), folded: to_json(&entry.metadata).to_lowercase(), scope, entry }
+    }
+}
+
+impl StoreFloor {
+    /// Opens the copy.
+    ///
+    /// # Errors
+    /// When it is no database of the service.
+    pub fn open(path: &Path) -> Result<Self> {
+        let db = Connection::writer(path)?;
+        let owner = db.rows("SELECT owner, next_id, revision FROM owners WHERE owner_id = 'default'")?;
+        let [owner_number, next_id, revision] = owner.first().ok_or("nobody has stored anything")?.as_slice() else {
+            return Err("an owner has three numbers".into());
+        };
+        let owner_number: i64 = owner_number.parse()?;
+        Ok(Self {
+            begin: db.prepare("BEGIN IMMEDIATE")?,
+            commit: db.prepare("COMMIT")?,
+            thread: db.prepare(
+                "INSERT INTO threads VALUES (?1, ?2, 1, ?3, 1 - ?3, 0, ?4, ?4, ?5, ?6, ?7) ON CONFLICT (owner, thread_id) DO UPDATE SET \
+                 entry_count = entry_count + 1, user_count = user_count + ?3, agent_count = agent_count + 1 - ?3, \
+                 last_entry = ?4, last_id = ?5, last_source = ?6, last_hash = ?7",
+            )?,
+            entry: db.prepare(
+                "INSERT INTO entries (row_id, owner, id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, \
+                 metadata, metadata_folded, text) VALUES (?1, ?2, ?3, ?4, ?5, 0, 1, ?6, ?6, ?7, '', ?8, ?9, ?10)",
+            )?,
+            tag: db.prepare("INSERT INTO entry_tags (owner, tag, row_id) VALUES (?1, ?2, ?3)")?,
+            tag_count: db.prepare(
+                "INSERT INTO tag_counts (owner, tag, entries) VALUES (?1, ?2, 1) ON CONFLICT (owner, tag) DO UPDATE SET entries = entries + 1",
+            )?,
+            full_text: db.prepare(&format!("INSERT INTO fts_{owner_number}(rowid, text, scope) VALUES (?1, ?2, ?3)"))?,
+            change: db.prepare(
+                "INSERT INTO changes (owner, revision, at, operation, entity, entity_id, thread_id, version) \
+                 VALUES (?1, ?2, ?3, 'create', 'context', ?4, ?5, 1)",
+            )?,
+            owner: db.prepare("UPDATE owners SET revision = ?2, next_id = ?3, entry_count = entry_count + ?4 WHERE owner = ?1")?,
+            owner_number,
+            next_id: next_id.parse()?,
+            revision: revision.parse()?,
+        })
+    }
+
+    /// Stores the entries in groups of this size.
+    ///
+    /// # Errors
+    /// What SQLite says.
+    pub fn round(&mut self, entries: &[Prepared], group: usize) -> Result<Round> {
+        let pid = std::process::id();
+        let before = CpuTimes::of(pid);
+        let started = Instant::now();
+        let mut latencies: Vec<Duration> = Vec::with_capacity(entries.len());
+        for group in entries.chunks(group) {
+            let started = Instant::now();
+            self.store(group)?;
+            latencies.extend(std::iter::repeat_n(started.elapsed(), group.len()));
+        }
+        Ok(Round { elapsed: started.elapsed(), latencies, service: CpuTimes::of(pid).since(&before), ..Round::default() })
+    }
+
+    fn store(&mut self, group: &[Prepared]) -> Result<()> {
+        use Bind::{Int, Text};
+        let owner = Int(self.owner_number);
+        let now = Int(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?);
+        self.begin.execute(&[])?;
+        for prepared in group {
+            let Prepared { entry, tags, metadata, folded, scope: _ } = prepared;
+            let (id, row_id) = (self.next_id, self.owner_number << 40 | self.next_id);
+            self.next_id += 1;
+            self.revision += 1;
+            let (thread, source) = (Text(&entry.thread_id), Text(entry.source));
+            let is_user = Int(i64::from(entry.source == "user"));
+            self.thread.execute(&[owner, thread, is_user, now, Int(id), source, Int(id)])?;
+            let text = Text(&entry.text);
+            self.entry.execute(&[Int(row_id), owner, Int(id), thread, source, now, Text(tags), Text(metadata), Text(folded), text])?;
+            for tag in &entry.tags {
+                self.tag.execute(&[owner, Text(tag), Int(row_id)])?;
+                self.tag_count.execute(&[owner, Text(tag)])?;
+            }
+            self.change.execute(&[owner, Int(self.revision), now, Text(&id.to_string()), thread])?;
+        }
+        let first = self.next_id - i64::try_from(group.len())?;
+        for (id, prepared) in (first..).zip(group) {
+            self.full_text.execute(&[Int(self.owner_number << 40 | id), Text(&prepared.entry.text), Text(&prepared.scope)])?;
+        }
+        self.owner.execute(&[owner, Int(self.revision), Int(self.next_id), Int(i64::try_from(group.len())?)])?;
+        self.commit.execute(&[])
+    }
+}
+
+fn to_json(map: &Map<String, Value>) -> String {
+    Value::Object(map.clone()).to_string()
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

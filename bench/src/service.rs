@@ -1,0 +1,168 @@
+//! The service and the gateway under measurement, as real processes.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::process::{Process, beside, free_address, isolate};
+
+/// A running `context-service`.
+#[derive(Debug)]
+pub struct Service {
+    process: Process,
+    /// Where gRPC and REST are.
+    pub address: SocketAddr,
+    /// Its Unix socket.
+    pub socket: PathBuf,
+    /// Its database file.
+    pub database: PathBuf,
+}
+
+impl Service {
+    /// Starts a service on a database file and waits until it listens. Nothing of the environment but the defaults
+    /// applies.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(database: &Path) -> Result<Self> {
+        let mut service = Self::spawn(database)?;
+        service.process.wait_for(service.address)?;
+        Ok(service)
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(database: &Path) -> Result<Self> {
+        let address = free_address()?;
+        let socket = database.with_extension("sock");
+        let mut command = Command::new(beside("context-service")?);
+        command.env("DB_PATH", database).env("CONTEXT_LISTEN", address.to_string()).env("CONTEXT_SOCKET", &socket);
+        let process = Process::start(command, database.with_extension("log"))?;
+        Ok(Self { process, address, socket, database: database.to_owned() })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Stops it, so that the database file is whole.
+    ///
+    /// # Errors
+    /// When it does not stop cleanly.
+    pub fn stop(self) -> Result<()> {
+        self.process.stop()
+    }
+}
+
+/// A running `context-gateway http`, or the bare hop in its place.
+#[derive(Debug)]
+pub struct HttpGateway {
+    process: Process,
+    /// Where `/mcp` is.
+    pub address: SocketAddr,
+}
+
+impl HttpGateway {
+    /// Starts a gateway to the service behind this socket.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(socket: &Path) -> Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(beside("context-gateway")?);
+        command.arg("http").env("CONTEXT_BACKEND", unix(socket)).env("GATEWAY_LISTEN", address.to_string());
+        Self::wait(command, address, socket.with_extension("gateway.log"))
+    }
+
+    /// Starts the floor of it: rmcp and one tonic call.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_floor(socket: &Path) -> Result<Self> {
+        let address = free_address()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("floor-http").arg(socket).arg(address.to_string());
+        Self::wait(command, address, socket.with_extension("floor-gateway.log"))
+    }
+
+    fn wait(command: Command, address: SocketAddr, log: PathBuf) -> Result<Self> {
+        let mut process = Process::start(command, log)?;
+        process.wait_for(address)?;
+        Ok(Self { process, address })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+/// The command of `context-gateway stdio` for the service behind this socket.
+///
+/// # Errors
+/// When the program is missing.
+pub fn stdio_gateway(socket: &Path) -> Result<Command> {
+    let mut command = Command::new(beside("context-gateway")?);
+    command.arg("stdio").env("CONTEXT_BACKEND", unix(socket));
+    isolate(&mut command);
+    Ok(command)
+}
+
+/// The command of the bare hop from rmcp on stdio to tonic.
+///
+/// # Errors
+/// When this program's own path is unknown.
+pub fn stdio_floor(socket: &Path) -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("floor-stdio").arg(socket);
+    Ok(command)
+}
+
+fn unix(socket: &Path) -> String {
+    format!("unix:{}", socket.display())
+}
+
+/// The process that answers with what it was sent: a bare tonic service and a bare axum route on one port, and tonic on
+/// a Unix socket.
+#[derive(Debug)]
+pub struct Echo {
+    process: Process,
+    /// Where both are.
+    pub address: SocketAddr,
+    /// The Unix socket.
+    pub socket: PathBuf,
+}
+
+impl Echo {
+    /// Starts it and waits until it listens.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(dir: &Path) -> Result<Self> {
+        let mut echo = Self::spawn(dir)?;
+        echo.process.wait_for(echo.address)?;
+        Ok(echo)
+    }
+
+    /// The same without waiting.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(dir: &Path) -> Result<Self> {
+        let address = free_address()?;
+        let socket = dir.join(format!("echo-{}.sock", address.port()));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("floor-echo").arg(&socket).arg(address.to_string());
+        let process = Process::start(command, socket.with_extension("log"))?;
+        Ok(Self { process, address, socket })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}

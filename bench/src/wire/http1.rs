@@ -1,0 +1,83 @@
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::Result;
+
+/// The revision of MCP that needs no session and no initialize.
+const MCP_REVISION: &str = "2025-11-25";
+
+/// An HTTP/1.1 connection that is kept open.
+pub struct Http1 {
+    sender: SendRequest<Full<Bytes>>,
+    host: HeaderValue,
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub struct Message {
+    method: Method,
+    path: String,
+    body: Bytes,
+    mcp: bool,
+}
+
+impl Message {
+    /// A GET.
+    pub fn get(path: &str) -> Self {
+        Self { method: Method::GET, path: path.to_owned(), body: Bytes::new(), mcp: false }
+    }
+
+    /// A POST of JSON.
+    pub fn post(path: &str, body: impl Into<Bytes>) -> Self {
+        Self { method: Method::POST, path: path.to_owned(), body: body.into(), mcp: false }
+    }
+
+    /// A JSON-RPC request to a gateway.
+    pub fn mcp(request: &Value) -> Self {
+        Self { mcp: true, ..Self::post("/mcp", request.to_string()) }
+    }
+}
+
+impl Http1 {
+    /// Connects.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    pub async fn connect(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Self { sender, host: HeaderValue::from_str(&address.to_string())? })
+    }
+
+    /// Sends a request and gives the body of the reply.
+    ///
+    /// # Errors
+    /// When the connection breaks, or the status is no success; with the body.
+    pub async fn send(&mut self, message: Message) -> Result<Bytes> {
+        let Message { method, path, body, mcp } = message;
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, &self.host);
+        if !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        request = if mcp {
+            // Bare rmcp asks for both.
+            request.header(header::ACCEPT, "application/json, text/event-stream").header("mcp-protocol-version", MCP_REVISION)
+        } else {
+            request.header(header::ACCEPT, "application/json")
+        };
+        self.sender.ready().await?;
+        let response = self.sender.send_request(request.body(Full::new(body))?).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        if status.is_success() { Ok(body) } else { Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into()) }
+    }
+}
