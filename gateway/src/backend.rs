@@ -120,6 +120,15 @@ impl Backend {
             .max_encoding_message_size(self.max_message_bytes)
     }
 
+    /// Where what the service can do is remembered between sessions: beside the socket of the local service.
+    #[must_use]
+    pub fn features_file(&self) -> Option<PathBuf> {
+        match &self.target {
+            Target::Local(service) => Some(service.socket().with_extension("features")),
+            Target::Tcp(_) | Target::Unix(_) => None,
+        }
+    }
+
     /// Whether the service answers its health check with SERVING within `timeout`.
     pub async fn is_ready(&self, timeout: Duration) -> bool {
         use tonic_health::pb::health_check_response::ServingStatus;

@@ -2,8 +2,13 @@
 //!
 //! Before the first contact everything is listed. What the service last said decides after that; a change is announced
 //! to the clients that can hear it. A tool that is not listed can still be called: the service answers why it is off.
+//!
+//! What was learnt is kept in a file beside the local service's socket, so that the next session starts with the right
+//! list: a list that changes in mid-session costs an agent its cached prompt.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use context_model::{Reason, Result};
 use rmcp::model::Tool;
@@ -17,15 +22,30 @@ use crate::reply::Reply;
 #[derive(Debug)]
 pub struct Features {
     off: watch::Sender<BTreeSet<Operation>>,
+    /// Whether the statistics of the service as it runs now were read, or are being read.
+    asked: AtomicBool,
+    memory: Option<PathBuf>,
 }
 
 impl Default for Features {
     fn default() -> Self {
-        Self { off: watch::Sender::new(BTreeSet::new()) }
+        Self::remembered(None)
     }
 }
 
 impl Features {
+    /// What `memory` holds from an earlier session; nothing is known without it.
+    #[must_use]
+    pub fn remembered(memory: Option<PathBuf>) -> Self {
+        let off = memory.as_deref().map(recall).unwrap_or_default();
+        Self { off: watch::Sender::new(off), asked: AtomicBool::new(false), memory }
+    }
+
+    /// Whether somebody should ask for the statistics now: after the first answer of a service that may be new.
+    pub fn should_ask(&self) -> bool {
+        !self.asked.swap(true, Ordering::Relaxed)
+    }
+
     /// Those of `tools` whose feature is not known to be off.
     #[must_use]
     pub fn listed(&self, tools: &[Tool]) -> Vec<Tool> {
@@ -43,22 +63,44 @@ impl Features {
     pub fn observe(&self, operation: Operation, outcome: &Result<Reply>) {
         match outcome {
             Ok(reply) if operation == Operation::GetStatistics => {
+                self.asked.store(true, Ordering::Relaxed);
                 let off = switched_off(&reply.structured);
-                self.off.send_if_modified(|known| {
+                self.change(|known| {
                     let changed = *known != off;
                     *known = off;
                     changed
                 });
             }
-            Ok(_) => {
-                self.off.send_if_modified(|known| known.remove(&operation));
-            }
-            Err(error) if error.reason == Reason::FeatureUnavailable => {
-                self.off.send_if_modified(|known| known.insert(operation));
-            }
+            Ok(_) => self.change(|known| known.remove(&operation)),
+            Err(error) if error.reason == Reason::FeatureUnavailable => self.change(|known| known.insert(operation)),
+            // It was away, and comes back perhaps with other settings.
+            Err(error) if error.reason == Reason::StoreUnavailable => self.asked.store(false, Ordering::Relaxed),
             Err(_) => {}
         }
     }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<Operation>) -> bool) {
+        if self.off.send_if_modified(change)
+            && let Some(memory) = &self.memory
+            && let Err(error) = remember(memory, &self.off.borrow())
+        {
+            tracing::debug!(%error, "The features could not be remembered");
+        }
+    }
+}
+
+/// The operations a file names; what cannot be read was never known.
+fn recall(memory: &Path) -> BTreeSet<Operation> {
+    let names: Vec<String> = std::fs::read(memory).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    names.iter().filter_map(|name| Operation::parse(name)).collect()
+}
+
+fn remember(memory: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
+    let names: Vec<&str> = off.iter().map(|operation| operation.name()).collect();
+    // A name of its own: several gateways may write at once.
+    let draft = memory.with_extension(format!("features.{}", std::process::id()));
+    std::fs::write(&draft, serde_json::to_vec(&names)?)?;
+    std::fs::rename(&draft, memory)
 }
 
 /// The tools whose feature the statistics report as switched off.
@@ -106,6 +148,25 @@ mod tests {
         features.observe(Operation::GetStatistics, &statistics(true, true));
         assert!(changes.has_changed().unwrap());
         assert_eq!(names(&features).len(), Catalogue::get().tools().len());
+    }
+
+    #[test]
+    fn what_was_learnt_is_known_to_the_next_session() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Some(dir.path().join("service.features"));
+        Features::remembered(memory.clone()).observe(Operation::GetStatistics, &statistics(true, false));
+        assert!(!names(&Features::remembered(memory.clone())).contains(&"semantic_search_context".to_owned()));
+        std::fs::write(memory.as_ref().unwrap(), "damaged").unwrap();
+        assert_eq!(names(&Features::remembered(memory)).len(), Catalogue::get().tools().len());
+    }
+
+    #[test]
+    fn statistics_are_asked_for_once_until_the_service_was_away() {
+        let features = Features::default();
+        assert!(features.should_ask());
+        assert!(!features.should_ask());
+        features.observe(Operation::ListThreads, &Err(Error::new(Reason::StoreUnavailable, "away")));
+        assert!(features.should_ask());
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub struct Gateway {
     backend: Backend,
     credentials: Credentials,
     calls: Semaphore,
-    features: Features,
+    features: Arc<Features>,
     /// `_meta` with `serverInfo`, stamped on every result.
     stamp: MetaObject,
 }
@@ -67,7 +67,8 @@ impl Gateway {
         let mut stamp = JsonObject::new();
         let info = serde_json::to_value(implementation()).unwrap_or_default();
         stamp.insert("io.modelcontextprotocol/serverInfo".to_owned(), info);
-        Arc::new(Self { backend, credentials, calls: Semaphore::new(MAX_CALLS), features: Features::default(), stamp: MetaObject(stamp) })
+        let features = Arc::new(Features::remembered(backend.features_file()));
+        Arc::new(Self { backend, credentials, calls: Semaphore::new(MAX_CALLS), features, stamp: MetaObject(stamp) })
     }
 
     /// The channel to the service.
@@ -131,7 +132,22 @@ impl Gateway {
             outcome = tokio::time::timeout(deadline, call) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
         };
         self.features.observe(operation, &outcome);
+        if outcome.is_ok() && self.features.should_ask() {
+            self.ask_for_features(self.metadata(context));
+        }
         Some(outcome)
+    }
+
+    /// Reads the statistics beside the calls, with the rights of the call that came first.
+    fn ask_for_features(&self, metadata: MetadataMap) {
+        let (backend, features) = (self.backend.clone(), self.features.clone());
+        tokio::spawn(async move {
+            let operation = Operation::GetStatistics;
+            let call = Call { backend: &backend, metadata, operation };
+            if let Ok(outcome) = tokio::time::timeout(operation.deadline(), call.run(JsonObject::new())).await {
+                features.observe(operation, &outcome);
+            }
+        });
     }
 
     async fn call(

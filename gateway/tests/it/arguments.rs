@@ -81,7 +81,10 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
     for era in ERAS {
         let setup = setup(Credentials::Callers);
         let router = router(&setup);
-        let mut calls = 0;
+        // Once the features are known, nobody asks for them.
+        let known = era.request(1, "tools/call", json!({"name": "get_statistics", "arguments": {}}));
+        exchange(&router, post(era, &known)).await;
+        let mut calls = 1;
         for (tool, full, small) in corpus() {
             for arguments in [full, small] {
                 // No initialize before it: HTTP has no sessions.
@@ -104,6 +107,7 @@ async fn each_call_is_one_request_that_carries_everything_over_stdio() {
     for era in [Era::Legacy("2025-11-25"), Era::Modern] {
         let setup = setup(Credentials::Own(None));
         let mut pipe = Pipe::open(&setup, era).await;
+        pipe.call("get_statistics", json!({})).await;
         for (tool, full, small) in corpus() {
             for arguments in [full, small] {
                 let result = pipe.call(tool, arguments.clone()).await;
