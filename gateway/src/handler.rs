@@ -20,8 +20,8 @@ use crate::call::{Call, Operation, too_late};
 use crate::catalogue::Catalogue;
 use crate::features::Features;
 use crate::limits::MAX_CALLS;
-use crate::nearest::nearest;
 use crate::{lenient, prompts, reply, resources};
+use context_model::nearest;
 
 /// For how long clients may keep a listing: five minutes. It changes only when a feature is switched.
 const LISTING_TTL_MS: u64 = 300_000;
@@ -157,7 +157,7 @@ impl Gateway {
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
     ) -> Option<CallToolResult> {
-        let outcome = match lenient::arguments(&tool.name, &tool.input_schema, arguments) {
+        let outcome = match lenient::arguments(&tool.input_schema, arguments) {
             Ok(arguments) => self.run(operation, arguments, context).await?,
             Err(error) => Err(error),
         };

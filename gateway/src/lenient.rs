@@ -7,13 +7,11 @@
 use context_model::{JsonObject, Result, Violations};
 use serde_json::Value;
 
-use crate::nearest::nearest;
-
 /// Violations collected before the rest is ignored, so that a hostile list costs no memory. The error names the first
 /// few and counts the others.
 const MAX_VIOLATIONS: usize = 1000;
 
-/// Repairs `arguments` after `schema`, the input schema of `tool`.
+/// Repairs `arguments` after `schema`, the tool's input schema.
 ///
 /// - a JSON string where an array, object, integer, number or boolean is declared is parsed, when what it holds has
 ///   that type; `5.0` becomes 5 for an integer
@@ -23,19 +21,18 @@ const MAX_VIOLATIONS: usize = 1000;
 /// # Errors
 /// `INVALID_ARGUMENT` naming every value of a wrong type, and every unknown parameter with the nearest known one.
 /// Missing parameters are for the service to report, so that the sentence is the same on every wire.
-pub fn arguments(tool: &str, schema: &JsonObject, arguments: JsonObject) -> Result<JsonObject> {
-    let mut findings = Findings { tool, violations: Violations::default(), count: 0 };
+pub fn arguments(schema: &JsonObject, arguments: JsonObject) -> Result<JsonObject> {
+    let mut findings = Findings { violations: Violations::default(), count: 0 };
     let repaired = findings.object(schema, arguments, "");
     findings.violations.finish(repaired)
 }
 
-struct Findings<'a> {
-    tool: &'a str,
+struct Findings {
     violations: Violations,
     count: usize,
 }
 
-impl Findings<'_> {
+impl Findings {
     fn add(&mut self, field: &str, description: impl FnOnce() -> String) {
         self.count += 1;
         if self.count <= MAX_VIOLATIONS {
@@ -71,18 +68,7 @@ impl Findings<'_> {
     fn unknown(&mut self, key: &str, path: &str, properties: &JsonObject) {
         let shown: String = key.chars().take(64).collect();
         let field = if path.is_empty() { shown.clone() } else { format!("{path}.{shown}") };
-        let tool = self.tool;
-        self.add(&field, || {
-            let known = properties.keys().map(String::as_str);
-            match nearest(key, known.clone()) {
-                Some(near) => format!("`{field}` is not a parameter of {tool}; did you mean `{near}`?"),
-                None if properties.is_empty() => format!("`{field}` is not a parameter of {tool}, which takes none"),
-                None => format!(
-                    "`{field}` is not a parameter of {tool}; known are {}",
-                    known.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-                ),
-            }
-        });
+        self.add(&field, || context_model::unknown_field(&field, key, properties.keys().map(String::as_str)).message);
     }
 
     fn value(&mut self, schema: &JsonObject, value: Value, path: &str) -> Value {
@@ -190,7 +176,7 @@ mod tests {
     fn read(tool: &str, sent: Value) -> Result<Value> {
         let schema = &Catalogue::get().find(tool).unwrap().input_schema;
         let Value::Object(sent) = sent else { panic!("arguments are an object") };
-        arguments(tool, schema, sent).map(Value::Object)
+        arguments(schema, sent).map(Value::Object)
     }
 
     #[test]
@@ -267,11 +253,11 @@ mod tests {
     #[test]
     fn an_unknown_parameter_is_named_with_the_nearest_known_one() {
         let error = read("store_context", json!({"thread":"t","source":"user","text":"x"})).unwrap_err();
-        assert_eq!(error.violations[0].description, "`thread` is not a parameter of store_context; did you mean `thread_id`?");
+        assert_eq!(error.violations[0].description, "`thread` is not a parameter; did you mean `thread_id`?");
         let error = read("search_context", json!({"metadata_filters":[{"key":"a","op":"eq"}]})).unwrap_err();
         assert_eq!(error.violations[0].field, "metadata_filters[0].op");
         let error = read("get_statistics", json!({"verbose":true})).unwrap_err();
-        assert_eq!(error.violations[0].description, "`verbose` is not a parameter of get_statistics, which takes none");
+        assert_eq!(error.violations[0].description, "`verbose` is not a parameter; there are none here");
     }
 
     #[test]

@@ -24,7 +24,6 @@ pub mod install;
 pub mod lenient;
 pub mod limits;
 pub mod local;
-pub mod nearest;
 pub mod prompts;
 pub mod reply;
 pub mod resources;

@@ -1,6 +1,6 @@
 use serde::de::DeserializeOwned;
 
-use crate::{Error, Result};
+use crate::{Error, Result, nearest};
 
 /// Reads a request from JSON. Every JSON door uses this one function, so that a type error reads the same on all.
 ///
@@ -35,12 +35,27 @@ fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
     }
-    if path == "." {
-        // `unknown field` and the like already name the field.
-        Error::invalid("", text)
-    } else {
-        Error::invalid(path.clone(), format!("`{path}`: {text}"))
+    if text.starts_with("unknown field ") {
+        let mut names = text.split('`').skip(1).step_by(2);
+        let name = names.next().unwrap_or_default().to_owned();
+        // The path ends in the unknown field itself.
+        let field = if path == "." { name.clone() } else { path };
+        return unknown_field(&field, &name, names);
     }
+    if path == "." { Error::invalid("", text) } else { Error::invalid(path.clone(), format!("`{path}`: {text}")) }
+}
+
+/// The error of a parameter that does not exist. `field` is its path, `name` its last part.
+pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'a str>) -> Error {
+    let known: Vec<&str> = known.collect();
+    let description = match nearest(name, known.iter().copied()) {
+        Some(near) => format!("`{field}` is not a parameter; did you mean `{near}`?"),
+        None if known.is_empty() => format!("`{field}` is not a parameter; there are none here"),
+        None => {
+            format!("`{field}` is not a parameter; known are {}", known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", "))
+        }
+    };
+    Error::invalid(field, description)
 }
 
 /// serde_json reads an integer beyond 64 bits as a float. Such an integer would be stored as another number than
@@ -91,6 +106,14 @@ mod tests {
         assert!(decode_slice::<serde_json::Value>(b"{\"a\": 9223372036854775807, \"b\": 1e300, \"c\": \"18446744073709551616\"}").is_ok());
         let error = decode_slice::<serde_json::Value>(b"{\"a\": 18446744073709551616}").unwrap_err();
         assert!(error.message.contains("18446744073709551616"), "{error}");
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_named_with_the_nearest_known_one() {
+        let error = decode::<crate::StoreContextBatchRequest>(serde_json::json!({"entries": [{"thread": "t"}]})).unwrap_err();
+        assert_eq!(error.message, "`entries[0].thread` is not a parameter; did you mean `thread_id`?");
+        let error = decode::<crate::ListThreadsRequest>(serde_json::json!({"colour": 1})).unwrap_err();
+        assert_eq!(error.message, "`colour` is not a parameter; known are `limit`, `offset`, `min_revision`");
     }
 
     #[test]
