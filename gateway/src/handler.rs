@@ -190,8 +190,10 @@ fn refuse_cursor(request: Option<&PaginatedRequestParams>) -> Result<(), ErrorDa
     }
 }
 
-fn gone() -> ErrorData {
-    ErrorData::internal_error("the request was cancelled", None)
+/// The answer to a cancelled request, which nobody reads; except that a request is also cancelled by another one with
+/// the same id, which is the client's mistake and not an internal error.
+pub(crate) fn cancelled() -> ErrorData {
+    ErrorData::invalid_request("the request was cancelled, or its id was used again while it ran", None)
 }
 
 impl ServerHandler for Gateway {
@@ -234,7 +236,7 @@ impl ServerHandler for Gateway {
             return Err(ErrorData::invalid_params(format!("unknown tool `{shown}`{hint}"), None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let result = self.call(tool, operation, arguments, &context).await.ok_or_else(gone)?;
+        let result = self.call(tool, operation, arguments, &context).await.ok_or_else(cancelled)?;
         Ok(result.with_meta(self.stamp()).into())
     }
 

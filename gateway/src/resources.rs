@@ -6,7 +6,7 @@ use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 
 use crate::call::Operation;
-use crate::handler::Gateway;
+use crate::handler::{Gateway, cancelled};
 
 const PREFIX: &str = "context://entries/";
 
@@ -43,7 +43,7 @@ pub async fn read(gateway: &Gateway, uri: &str, context: &RequestContext<RoleSer
     let reply = gateway
         .run(Operation::GetContextByIds, arguments, context)
         .await
-        .ok_or_else(|| ErrorData::internal_error("the request was cancelled", None))?
+        .ok_or_else(cancelled)?
         .map_err(|error| ErrorData::internal_error(error.message, Some(json!({ "reason": error.reason.as_str() }))))?;
     let entry = reply.structured["result"].get(0).ok_or_else(not_found)?;
     Ok(vec![ResourceContents::text(entry.to_string(), uri).with_mime_type("application/json")])

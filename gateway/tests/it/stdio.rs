@@ -144,3 +144,19 @@ async fn a_message_that_must_not_be_parsed_is_answered_and_the_next_one_served()
     }
     assert!(setup.fake.seen().iter().all(|seen| seen.operation != "store_context"), "the refused calls never reached the service");
 }
+
+#[tokio::test]
+async fn two_calls_with_one_id_make_no_internal_error() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    setup.fake.behave(Behaviour::Hang);
+    let call = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "search_context", "arguments": {}}});
+    pipe.send(&call).await;
+    setup.fake.arrived().await;
+    let bad = json!({"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": {"name": "search_context", "arguments": {"x": 1}}});
+    pipe.send(&bad).await;
+    let reply = pipe.line().await.unwrap();
+    assert!(reply["error"]["code"] != -32603, "{reply}");
+    setup.fake.behave(Behaviour::Answer);
+    assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
+}
