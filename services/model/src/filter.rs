@@ -41,7 +41,7 @@ pub struct MetadataFilter {
     /// What to compare with: a string, number or boolean, or a list of 1 to 100 of them for `in` and `not_in`; absent
     /// for the operators that need none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>, example = "active")]
+    #[schema(value_type = Option<serde_json::Value>, example = "active")]
     pub value: Option<Value>,
     /// Whether strings are compared with their case; absent: false.
     #[serde(skip_serializing_if = "Option::is_none")]

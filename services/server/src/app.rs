@@ -15,8 +15,8 @@ use crate::memory::{Budget, Lease, ReplyLease};
 use crate::metrics::Metrics;
 use crate::operation::{Operation, Wire};
 
-/// Replies smaller than this are not counted against the budget: together they cannot matter.
-const SMALL_REPLY_BYTES: usize = 64 * 1024;
+/// Messages smaller than this are not counted against the budget: together they cannot matter.
+const SMALL_BYTES: usize = 64 * 1024;
 
 /// Shared by all handlers.
 pub struct App {
@@ -73,12 +73,12 @@ impl App {
         result
     }
 
-    /// Counts a reply's bytes against the memory of bodies; `None` for one too small to count.
+    /// Counts a message's bytes against the memory of bodies; `None` for one too small to count.
     ///
     /// # Errors
     /// `OVERLOADED` when there is no room for it.
-    pub fn lease_reply(&self, bytes: usize) -> Result<Option<ReplyLease>> {
-        if bytes < SMALL_REPLY_BYTES {
+    pub fn lease(&self, bytes: usize) -> Result<Option<ReplyLease>> {
+        if bytes < SMALL_BYTES {
             return Ok(None);
         }
         let lease = Lease::new(self.budget.clone());

@@ -26,6 +26,8 @@ context-service doctor     check this installation";
 pub enum Command {
     /// Check settings, database, disk, socket and ports, and whether a service answers
     Doctor,
+    /// Succeed when the service of this database runs and is ready; for health checks
+    Ready,
     /// Print the OpenAPI document
     Openapi,
     /// Print a completion script for a shell

@@ -48,6 +48,20 @@ pub async fn examine(config: &Config) -> Examination {
     found
 }
 
+/// Whether the service of this database runs and is ready, asked over its socket.
+///
+/// # Errors
+/// A sentence that says what is the matter.
+pub async fn ready(config: &Config) -> Result<(), String> {
+    let socket = config.socket();
+    match tokio::time::timeout(Duration::from_secs(3), get(&socket, "/readyz")).await {
+        Ok(Ok(200)) => Ok(()),
+        Ok(Ok(status)) => Err(format!("the service is not ready (status {status}); see its log")),
+        Ok(Err(error)) => Err(format!("the service cannot be reached on {}: {error}", socket.display())),
+        Err(_) => Err("the service does not answer within three seconds".into()),
+    }
+}
+
 /// Asks the running service, if there is one, over its socket.
 async fn service(config: &Config, found: &mut Examination) -> bool {
     let socket = config.socket();

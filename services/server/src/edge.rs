@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 use crate::app::App;
 use crate::host::AllowedHosts;
-use crate::memory::{HeldBody, Lease, LeasedBody, ReplyLease};
+use crate::memory::{Framing, HeldBody, Lease, LeasedBody, ReplyLease};
 use crate::rest::Problem;
 
 /// The header that correlates a request with the log.
@@ -50,8 +50,10 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
             return Problem::render(refuse_host(grpc), &id);
         }
         if !request.body().is_end_stream() {
+            let framing = if grpc { Framing::grpc(edge.app.limits.max_message_bytes()) } else { Framing::Plain };
+            request.extensions_mut().insert(lease.clone());
             let lease = lease.clone();
-            request = request.map(|body| Body::new(LeasedBody::new(body, lease, grpc)));
+            request = request.map(|body| Body::new(LeasedBody::new(body, lease, framing)));
         }
         let response = next.run(request).await;
         Problem::render(response, &id)

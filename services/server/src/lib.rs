@@ -38,7 +38,7 @@ mod socket;
 mod wire;
 
 pub use banner::Places;
-pub use doctor::examine;
+pub use doctor::{Examination, examine, ready};
 pub use rest::document;
 pub use serve::{Running, StartError, Started, start};
 pub use wire::{codes, errors_page};

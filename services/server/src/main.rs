@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use context_service::cli::{Cli, Command};
 use context_service::config::Config;
-use context_service::{Started, config, document, errors_page, examine, logging, start};
+use context_service::{Started, config, document, errors_page, examine, logging, ready, start};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Threads that serve requests. The database has threads of its own, so that more would wait for work.
@@ -28,6 +28,15 @@ fn main() -> ExitCode {
             let examination = examine(&cli.config).await;
             let printed = print(&examination.report);
             if examination.healthy { printed } else { ExitCode::FAILURE }
+        }),
+        Some(Command::Ready) => with_runtime(async {
+            match ready(&cli.config).await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
         }),
         Some(Command::Openapi) => print(&document()),
         Some(Command::ConfigDocs) => print(&config::configuration_page(&Cli::command())),

@@ -60,8 +60,11 @@ impl Lease {
     /// Makes the share larger.
     ///
     /// # Errors
-    /// `OVERLOADED` when the budget is used up.
+    /// `OVERLOADED` when the budget is used up; `REQUEST_TOO_LARGE` when it could never be enough.
     pub fn grow(&self, bytes: usize) -> Result<(), Error> {
+        if bytes > self.budget.total {
+            return Err(Error::new(Reason::RequestTooLarge, "the request would take more memory than there is; split it"));
+        }
         if !self.budget.take(bytes) {
             return Err(overloaded());
         }
@@ -80,24 +83,78 @@ impl Drop for Lease {
 #[derive(Debug, Clone)]
 pub struct ReplyLease(pub Arc<Lease>);
 
-/// A request body that takes its bytes from a lease as they come, and does not wait forever for the next ones.
+/// How the bytes of a request body are counted.
+#[derive(Debug)]
+pub enum Framing {
+    /// As they come.
+    Plain,
+    /// By the length that a gRPC message announces, because tonic reserves that at once; what comes later is part of
+    /// it. A length beyond `limit` is refused with our reason before tonic refuses it with none.
+    Grpc {
+        /// Bytes of one message, at most.
+        limit: usize,
+        /// The start of the message as far as it has come: a flag and four bytes of length.
+        prefix: Vec<u8>,
+    },
+}
+
+/// Bytes before a gRPC message
+/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
+const PREFIX_BYTES: usize = 5;
+
+impl Framing {
+    /// gRPC with this limit.
+    #[must_use]
+    pub const fn grpc(limit: usize) -> Self {
+        Self::Grpc { limit, prefix: Vec::new() }
+    }
+
+    fn count(&mut self, data: &[u8], lease: &Lease) -> Result<(), Error> {
+        match self {
+            Self::Plain => lease.grow(data.len()),
+            // All our methods take one message.
+            Self::Grpc { prefix, .. } if prefix.len() == PREFIX_BYTES => Ok(()),
+            Self::Grpc { limit, prefix } => {
+                let missing = PREFIX_BYTES - prefix.len();
+                prefix.extend_from_slice(&data[..missing.min(data.len())]);
+                let &[_, a, b, c, d] = prefix.as_slice() else { return Ok(()) };
+                let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+                if length > *limit {
+                    return Err(too_large("message", *limit));
+                }
+                lease.grow(length)
+            }
+        }
+    }
+}
+
+/// The error of a request beyond the limit; `what` is the body or the message.
+#[must_use]
+pub fn too_large(what: &str, limit: usize) -> Error {
+    Error::new(Reason::RequestTooLarge, format!("the {what} has more than {limit} bytes, the most that is accepted; split the batch"))
+}
+
+/// A request body that takes its bytes from a lease, and does not wait forever for the next ones.
 pub struct LeasedBody {
     inner: Body,
     lease: Arc<Lease>,
-    /// gRPC tells a status from other errors by its type.
-    grpc: bool,
+    framing: Framing,
     stall: Option<Pin<Box<Sleep>>>,
 }
 
 impl LeasedBody {
     /// Wraps a body.
     #[must_use]
-    pub const fn new(inner: Body, lease: Arc<Lease>, grpc: bool) -> Self {
-        Self { inner, lease, grpc, stall: None }
+    pub const fn new(inner: Body, lease: Arc<Lease>, framing: Framing) -> Self {
+        Self { inner, lease, framing, stall: None }
     }
 
     fn failure(&self, error: Error) -> axum::BoxError {
-        if self.grpc { crate::wire::status(&error).into() } else { error.into() }
+        match self.framing {
+            Framing::Plain => error.into(),
+            // gRPC tells a status from other errors by its type.
+            Framing::Grpc { .. } => crate::wire::status(&error).into(),
+        }
     }
 }
 
@@ -111,7 +168,7 @@ impl HttpBody for LeasedBody {
             Poll::Ready(Some(Ok(frame))) => {
                 this.stall = None;
                 if let Some(data) = frame.data_ref()
-                    && let Err(error) = this.lease.grow(data.len())
+                    && let Err(error) = this.framing.count(data, &this.lease)
                 {
                     return Poll::Ready(Some(Err(this.failure(error))));
                 }
@@ -177,20 +234,38 @@ mod tests {
     async fn a_body_beyond_the_budget_is_refused_and_its_share_goes_back() {
         let budget = Arc::new(Budget::new(10));
         let first = Arc::new(Lease::new(budget.clone()));
-        let body = LeasedBody::new(Body::from("12345678"), first.clone(), false);
+        let body = LeasedBody::new(Body::from("12345678"), first.clone(), Framing::Plain);
         assert_eq!(body.collect().await.unwrap().to_bytes().len(), 8);
-        let second = LeasedBody::new(Body::from("123"), Arc::new(Lease::new(budget.clone())), false);
+        let second = LeasedBody::new(Body::from("123"), Arc::new(Lease::new(budget.clone())), Framing::Plain);
         let error = second.collect().await.unwrap_err();
         assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::Overloaded);
         drop(first);
         assert_eq!(budget.used(), 0);
     }
 
+    #[test]
+    fn a_grpc_message_counts_by_the_length_it_announces_however_it_is_cut() {
+        let budget = Arc::new(Budget::new(1000));
+        let lease = Lease::new(budget.clone());
+        let mut framing = Framing::grpc(600);
+        for byte in [0, 0, 0, 2] {
+            framing.count(&[byte], &lease).unwrap();
+        }
+        assert_eq!(budget.used(), 0);
+        framing.count(&[0, 7, 7], &lease).unwrap();
+        framing.count(&[7; 100], &lease).unwrap();
+        assert_eq!(budget.used(), 512);
+        let error = Framing::grpc(600).count(&[0, 0, 0, 3, 0], &lease).unwrap_err();
+        assert_eq!(error.reason, Reason::RequestTooLarge);
+        let error = Framing::grpc(600).count(&[0, 0, 0, 2, 0], &lease).unwrap_err();
+        assert_eq!(error.reason, Reason::Overloaded);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stalls_is_given_up() {
         let silent = Body::from_stream(futures::stream::pending::<Result<Bytes, axum::Error>>());
         let lease = Arc::new(Lease::new(Arc::new(Budget::new(10))));
-        let error = LeasedBody::new(silent, lease, false).collect().await.unwrap_err();
+        let error = LeasedBody::new(silent, lease, Framing::Plain).collect().await.unwrap_err();
         assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::DeadlineExceeded);
     }
 }

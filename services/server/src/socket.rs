@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
 
-/// A bound socket; its file goes away with it.
+/// A bound socket; its file goes away with it. Drop the listener first.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
@@ -66,7 +66,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+        // An inode is used again soon, so that a successor's file can look like ours; but then the successor answers.
+        let ours = identity(&self.path).is_ok_and(|found| found == self.identity);
+        if ours && std::os::unix::net::UnixStream::connect(&self.path).is_err() {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -120,11 +122,12 @@ mod tests {
         assert!(matches!(Socket::bind(&path).await, Err(BindError::Answered(_))));
         // A killed process closes its listener and leaves the file.
         drop(listener);
-        let (successor, _listener) = Socket::bind(&path).await.unwrap();
+        let (successor, listener) = Socket::bind(&path).await.unwrap();
         drop(socket);
         assert!(path.exists(), "the successor's file stays");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+        drop(listener);
         drop(successor);
         assert!(!path.exists());
     }

@@ -34,18 +34,23 @@ impl Contexts {
     /// Converts a request, runs the operation on it, and converts the reply.
     async fn run<P, M, T, R, F>(&self, operation: Operation, request: Request<P>, work: impl FnOnce(M) -> F) -> Result<Response<R>, Status>
     where
+        P: Message,
         M: TryFrom<P>,
         M::Error: Refusal,
         F: Future<Output = Result<T, Error>>,
         R: From<T> + Message,
     {
         let deadline = deadline(request.metadata());
+        let compressed = request.metadata().contains_key("grpc-encoding");
         let message = request.into_inner();
+        // What came over the wire is counted already; what it unpacked to is known only now.
+        let unpacked = if compressed { self.app.lease(message.encoded_len()) } else { Ok(None) };
+        let _unpacked = unpacked.map_err(|error| status(&error))?;
         let work = async { work(M::try_from(message).map_err(Refusal::into_error)?).await };
         let reply = self.app.call(operation, Wire::Grpc, deadline, work).await.map_err(|error| status(&error))?;
         let reply = R::from(reply);
         let bytes = reply.encoded_len();
-        let lease = self.app.lease_reply(bytes).map_err(|error| status(&error))?;
+        let lease = self.app.lease(bytes).map_err(|error| status(&error))?;
         let mut response = Response::new(reply);
         if bytes < MIN_COMPRESSED_BYTES {
             response.disable_compression();

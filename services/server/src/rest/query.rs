@@ -139,7 +139,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ContextId {
             let given = start(given);
             Problem::from(Error::invalid("context_id", format!("`context_id` is `{given}`; it must be a positive integer below 2^53")))
         };
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| malformed(""))?;
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| malformed("(not UTF-8)"))?;
         let text = params.iter().find(|(name, _)| *name == "context_id").map(|(_, value)| value).unwrap_or_default();
         match text.parse() {
             Ok(id) if (1..=context_model::Limits::MAX_ID).contains(&id) && text.bytes().all(|b| b.is_ascii_digit()) => Ok(Self(id)),

@@ -1,0 +1,127 @@
+//! Starting, refusing to start, draining and stopping.
+
+use std::time::Duration;
+
+use context_service::{Started, start};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::service::{Service, settings};
+
+async fn refusal(flags: &[&str]) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    match start(&settings(directory.path(), flags)).await {
+        Ok(_) => panic!("{flags:?} must not start"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
+    for (flags, words) in [
+        (&["--listen=0.0.0.0:0"][..], &["CONTEXT_LISTEN", "--insecure"][..]),
+        (&["--grpc-listen=0.0.0.0:0"], &["CONTEXT_GRPC_LISTEN", "--insecure"]),
+        (&["--auth=keys"], &["AUTH", "not yet"]),
+        (&["--storage-backend=postgresql"], &["STORAGE_BACKEND", "not yet"]),
+        (&["--enable-semantic-search=true"], &["ENABLE_SEMANTIC_SEARCH", "embedding provider"]),
+        (&["--enable-reranking=true"], &["ENABLE_RERANKING", "reranker"]),
+        (&["--enable-summary-generation=true"], &["ENABLE_SUMMARY_GENERATION"]),
+        (&["--enable-hybrid-search=true", "--enable-fts=false"], &["ENABLE_HYBRID_SEARCH", "ENABLE_FTS"]),
+        (&["--metadata-indexed-fields=a b"], &["METADATA_INDEXED_FIELDS", "`a b`"]),
+    ] {
+        let sentence = refusal(flags).await;
+        for word in words {
+            assert!(sentence.contains(word), "{flags:?}: {sentence}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_taken_address_is_refused_by_name() {
+    let first = Service::start().await;
+    let sentence = refusal(&[&format!("--listen={}", first.address)]).await;
+    assert!(sentence.contains("CONTEXT_LISTEN") && sentence.contains(&first.address.to_string()), "{sentence}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_another_service_holds_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let Started::Running(first) = start(&settings(directory.path(), &[])).await.unwrap() else { panic!("it runs") };
+    let sentence = match start(&settings(directory.path(), &[])).await {
+        Ok(_) => panic!("two services on one database"),
+        Err(error) => error.to_string(),
+    };
+    assert!(sentence.contains("held by") && sentence.contains("contexts.db"), "{sentence}");
+    let stop = first.stop();
+    let running = tokio::spawn(first.run());
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_has_begun_is_finished_before_the_service_stops() {
+    let service = Service::start().await;
+    let address = service.address;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let body = json!({"thread_id": "t", "source": "user", "text": "in flight"}).to_string();
+    let (first, rest) = body.split_at(10);
+    let head = format!(
+        "POST /v1/contexts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nexpect: 100-continue\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // `100 Continue` comes when the handler reads the body: from then on the request is in flight.
+    let mut interim = [0; 25];
+    stream.read_exact(&mut interim).await.unwrap();
+    assert!(interim.starts_with(b"HTTP/1.1 100"));
+    stream.write_all(first.as_bytes()).await.unwrap();
+    service.begin_stop();
+    while TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 201"), "{reply}");
+    let socket = service.socket.clone();
+    service.stopped().await;
+    assert!(!socket.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_does_not_end_holds_the_stop_up_no_longer_than_set() {
+    let service = Service::start_with(&["--drain-timeout-seconds=0"]).await;
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    stream
+        .write_all(b"POST /v1/contexts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{")
+        .await
+        .unwrap();
+    service.begin_stop();
+    tokio::time::timeout(Duration::from_secs(5), service.stopped()).await.expect("it stops");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stored_is_there_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 1..=2 {
+        let Started::Running(running) = start(&settings(directory.path(), &[])).await.unwrap() else { panic!("it runs") };
+        let (address, stop) = (running.address().unwrap(), running.stop());
+        let task = tokio::spawn(running.run());
+        let body = json!({"thread_id": "t", "source": "user", "text": format!("round {round}")});
+        let request = crate::client::Request::new("POST", format!("http://{address}/v1/contexts")).json(&body);
+        assert_eq!(request.send().await.status, 201);
+        let statistics = crate::client::Request::new("GET", format!("http://{address}/v1/statistics")).send().await.json();
+        assert_eq!(statistics["total_entries"], round);
+        stop.cancel();
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_drains_a_service_over_tcp() {
+    let service = Service::start().await;
+    let reply = service.request("POST", "/internal/drain").send().await;
+    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (404, "NOT_FOUND"));
+    assert_eq!(service.get("/readyz").send().await.status, 200);
+}

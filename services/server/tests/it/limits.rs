@@ -1,0 +1,85 @@
+//! Requests that are too large, too many or too slow.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::service::Service;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_beyond_the_limit_is_refused_by_its_length_alone() {
+    let service = Service::start_with(&["--max-total-size-mb=1", "--max-image-size-mb=1"]).await;
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    let head = "POST /v1/contexts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 99999999999\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut reply = vec![0; 12];
+    stream.read_exact(&mut reply).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&reply), "HTTP/1.1 413");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunked_body_beyond_the_limit_is_refused_when_it_passes_the_limit() {
+    let service = Service::start_with(&["--max-total-size-mb=1", "--max-image-size-mb=1"]).await;
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    let head = "POST /v1/contexts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let (mut read, mut write) = stream.into_split();
+    let sender = tokio::spawn(async move {
+        let chunk = format!("100000\r\n{}\r\n", " ".repeat(1 << 20));
+        for _ in 0..100 {
+            if write.write_all(chunk.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+    });
+    let mut reply = vec![0; 12];
+    read.read_exact(&mut reply).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&reply), "HTTP/1.1 413");
+    sender.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_answers_503_with_retry_after() {
+    let service = Service::start_with(&["--max-concurrent-requests=1", "--request-queue=0"]).await;
+    // Waiting for a revision that does not come keeps the one place taken.
+    let address = service.address;
+    let slow =
+        tokio::spawn(async move { crate::client::Request::new("GET", format!("http://{address}/v1/threads?min_revision=1")).send().await });
+    service.until_busy().await;
+    let refused = service.get("/v1/threads").send().await;
+    assert_eq!((refused.status.as_u16(), refused.reason().as_str()), (503, "OVERLOADED"));
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(service.get("/healthz").send().await.status, 200, "health is not queued");
+    slow.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_takes_too_long_is_answered_504() {
+    let service = Service::start_with(&["--request-timeout-seconds=1"]).await;
+    let reply = tokio::time::timeout(Duration::from_secs(10), service.get("/v1/threads?min_revision=1").send()).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (504, "DEADLINE_EXCEEDED"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_replies_are_compressed_when_the_caller_can_read_that() {
+    let service = Service::start().await;
+    service.store("t", &"word ".repeat(2000)).await;
+    let plain = service.get("/v1/contexts/1").send().await;
+    assert_eq!(plain.header("content-encoding"), None);
+    let compressed = service.get("/v1/contexts/1").header("accept-encoding", "gzip").send().await;
+    assert_eq!(compressed.header("content-encoding"), Some("gzip"));
+    let small = service.get("/healthz").header("accept-encoding", "gzip").send().await;
+    assert_eq!(small.header("content-encoding"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deeply_nested_json_is_refused() {
+    let service = Service::start().await;
+    let body = format!("{{\"metadata\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    let reply = service.request("POST", "/v1/contexts").header("content-type", "application/json").body(body).send().await;
+    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (400, "INVALID_ARGUMENT"));
+    let id = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "after"})).send().await;
+    assert_eq!(id.status, 201);
+}

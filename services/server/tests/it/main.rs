@@ -1,0 +1,13 @@
+//! The service as its clients see it: each test starts one on a free port and talks to it.
+
+mod client;
+mod conditional;
+mod contexts;
+mod documents;
+mod edge;
+mod grpc;
+mod lifecycle;
+mod limits;
+mod problems;
+mod process;
+mod service;

@@ -1,0 +1,103 @@
+//! A running service for one test.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use context_service::cli::Cli;
+use context_service::{Started, config, start};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Request;
+
+/// A service with a database of its own; both go away with it.
+pub struct Service {
+    pub address: SocketAddr,
+    pub socket: PathBuf,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    _directory: TempDir,
+}
+
+impl Service {
+    pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With flags beside the ones every test needs.
+    pub async fn start_with(flags: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let config = settings(directory.path(), flags);
+        let Started::Running(running) = start(&config).await.expect("the service starts") else {
+            panic!("nobody else serves this database");
+        };
+        Self {
+            address: running.address().expect("an address"),
+            socket: running.socket().to_owned(),
+            stop: running.stop(),
+            task: tokio::spawn(running.run()),
+            _directory: directory,
+        }
+    }
+
+    pub fn get(&self, path: &str) -> Request {
+        self.request("GET", path)
+    }
+
+    pub fn post(&self, path: &str, body: serde_json::Value) -> Request {
+        self.request("POST", path).json(&body)
+    }
+
+    pub fn patch(&self, path: &str, body: serde_json::Value) -> Request {
+        self.request("PATCH", path).json(&body)
+    }
+
+    pub fn delete(&self, path: &str) -> Request {
+        self.request("DELETE", path)
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> Request {
+        Request::new(method, format!("http://{}{path}", self.address))
+    }
+
+    /// Stores an entry and gives its id.
+    pub async fn store(&self, thread: &str, text: &str) -> i64 {
+        let body = serde_json::json!({"thread_id": thread, "source": "user", "text": text});
+        let reply = self.post("/v1/contexts", body).send().await;
+        assert_eq!(reply.status, 201, "{}", reply.body);
+        reply.json()["context_id"].as_i64().expect("an id")
+    }
+
+    /// Waits until an operation runs. The metrics themselves need no turn.
+    pub async fn until_busy(&self) {
+        while !self.get("/metrics").send().await.body.contains("context_requests_in_flight 1\n") {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Tells it to stop.
+    pub fn begin_stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits until it has stopped.
+    pub async fn stopped(mut self) {
+        (&mut self.task).await.expect("it stops without a panic");
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Settings for a service in this directory.
+pub fn settings(directory: &Path, flags: &[&str]) -> config::Config {
+    let database = format!("--db-path={}", directory.join("contexts.db").display());
+    let socket = format!("--socket={}", directory.join("context.sock").display());
+    let arguments = ["context-service", "--listen=127.0.0.1:0", &database, &socket].into_iter().chain(flags.iter().copied());
+    let cli: Cli = config::read(arguments.map(Into::into), &|_| None).expect("settings that can be read");
+    cli.config
+}
