@@ -72,7 +72,11 @@ impl BackendArgs {
         if socket.as_ref().is_some_and(|socket| socket.is_relative()) {
             return Err(format!("CONTEXT_SOCKET is `{}`; it must be an absolute path", self.socket));
         }
-        let db_path = context_model::local::expand_home(&self.db_path);
+        let db_path = match self.db_path.as_str() {
+            // Set but empty, as compose files do with what nobody configured.
+            "" => context_model::local::default_db_path(),
+            path => context_model::local::expand_home(path),
+        };
         Ok(Target::Local(std::sync::Arc::new(LocalService::new(&db_path, socket))))
     }
 
@@ -110,7 +114,7 @@ pub struct HttpArgs {
     #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_delimiter = ',', value_parser = expanded)]
     pub allowed_origins: Vec<String>,
     /// How the service authenticates callers: off, keys or oidc. With `off` only loopback addresses are served
-    #[arg(long, env = "AUTH", default_value = "off", value_parser = expanded)]
+    #[arg(long, env = "AUTH", default_value = "off", value_parser = authentication)]
     pub auth: String,
     /// Listen on other than loopback addresses although nobody is authenticated
     #[arg(long, env = "CONTEXT_INSECURE", default_value = "false", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
@@ -123,9 +127,6 @@ impl HttpArgs {
     /// # Errors
     /// A sentence when the address is open to others and nobody is authenticated, or an origin cannot be read.
     pub fn check(&self) -> Result<(), String> {
-        if !matches!(self.auth.as_str(), "off" | "keys" | "oidc") {
-            return Err(format!("AUTH is `{}`; it must be off, keys or oidc", self.auth));
-        }
         if self.auth == "off" && !self.listen.ip().is_loopback() && !self.insecure {
             return Err(format!(
                 "{} can be reached from other machines and AUTH is off; set AUTH=keys, listen on 127.0.0.1, or pass --insecure",
@@ -203,8 +204,17 @@ fn expand(value: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     out + rest
 }
 
+/// The trimmed value, or the default for one that is set but empty, as compose files do with what nobody configured.
+fn or<'a>(value: &'a str, default: &'a str) -> &'a str {
+    match value.trim() {
+        "" => default,
+        value => value,
+    }
+}
+
 fn megabytes(value: &str) -> Result<u64, String> {
-    match expanded(value)?.trim().parse() {
+    let value = expanded(value)?;
+    match or(&value, "100").parse() {
         Ok(megabytes @ 1..=4096) => Ok(megabytes),
         _ => Err("must be a number of megabytes from 1 to 4096".into()),
     }
@@ -224,11 +234,18 @@ fn log_level(value: &str) -> Result<tracing::level_filters::LevelFilter, String>
 fn socket_address(value: &str) -> Result<SocketAddr, String> {
     use std::net::ToSocketAddrs as _;
     let value = expanded(value)?;
-    value
+    or(&value, "127.0.0.1:7421")
         .to_socket_addrs()
         .ok()
         .and_then(|mut addresses| addresses.next())
         .ok_or_else(|| "must be an address and a port, such as 127.0.0.1:7421".into())
+}
+
+fn authentication(value: &str) -> Result<String, String> {
+    match or(&expanded(value)?, "off").to_ascii_lowercase().as_str() {
+        known @ ("off" | "keys" | "oidc") => Ok(known.to_owned()),
+        _ => Err("must be off, keys or oidc".into()),
+    }
 }
 
 fn server_name(value: &str) -> Result<String, String> {
@@ -284,6 +301,32 @@ mod tests {
         assert!(http(&["--listen", "0.0.0.0:1"]).unwrap_err().contains("--insecure"));
         assert!(http(&["--listen", "0.0.0.0:1", "--insecure"]).is_ok());
         assert!(http(&["--listen", "0.0.0.0:1", "--auth", "keys"]).is_ok());
+    }
+
+    #[test]
+    fn values_that_are_set_but_empty_take_the_default() {
+        let cli = Cli::parse_from([
+            "context-gateway",
+            "http",
+            "--listen",
+            "",
+            "--max-total-size-mb",
+            "",
+            "--auth",
+            "",
+            "--log-level",
+            "",
+            "--db-path",
+            "",
+        ]);
+        let Command::Http(args) = cli.command else { unreachable!("http was given") };
+        assert_eq!((args.listen.port(), args.backend.max_total_size_mb, args.auth.as_str()), (7421, 100, "off"));
+        assert_eq!(args.backend.target().unwrap().to_string(), {
+            let default =
+                Cli::parse_from(["context-gateway", "http", "--db-path", "~/.mcp/context_storage.db", "--backend", "", "--socket", ""]);
+            let Command::Http(default) = default.command else { unreachable!("http was given") };
+            default.backend.target().unwrap().to_string()
+        });
     }
 
     #[test]

@@ -110,6 +110,7 @@ fn with_claude(claude: &Path, args: &InstallArgs, entry: &Value) -> Result<(), S
     if args.uninstall {
         return match removed {
             Ok(said) => say(&said),
+            Err(said) if said.starts_with("No MCP server") => say(&format!("{said}; nothing to remove")),
             Err(said) => Err(format!("claude mcp remove: {said}")),
         };
     }

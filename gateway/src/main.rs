@@ -1,6 +1,6 @@
 //! `context-gateway`: the MCP gateway of the context service.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -42,6 +42,9 @@ fn main() -> ExitCode {
 
 fn serve_stdio(args: &StdioArgs) -> Outcome {
     log_to_stderr(args.backend.log_level);
+    if io::stdin().is_terminal() {
+        eprintln!("context-gateway waits for an MCP client on stdin; `context-gateway install claude` registers it with one");
+    }
     // One thread: a call is two hops between sockets, and waking another thread for each costs a quarter of it.
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
