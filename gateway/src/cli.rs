@@ -117,7 +117,7 @@ pub struct HttpArgs {
     #[arg(long, env = "AUTH", default_value = "off", value_parser = authentication)]
     pub auth: String,
     /// Listen on other than loopback addresses although nobody is authenticated
-    #[arg(long, env = "CONTEXT_INSECURE", default_value = "false", value_parser = clap::builder::BoolishValueParser::new(), num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, env = "CONTEXT_INSECURE", default_value = "false", value_parser = switch, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub insecure: bool,
 }
 
@@ -239,6 +239,14 @@ fn socket_address(value: &str) -> Result<SocketAddr, String> {
         .ok()
         .and_then(|mut addresses| addresses.next())
         .ok_or_else(|| "must be an address and a port, such as 127.0.0.1:7421".into())
+}
+
+fn switch(value: &str) -> Result<bool, String> {
+    match or(&expanded(value)?, "false").to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err("must be true or false".into()),
+    }
 }
 
 fn authentication(value: &str) -> Result<String, String> {

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod catalogue;
+mod documents;
 mod errors;
 mod fake;
 mod http;
