@@ -64,7 +64,7 @@ pub(crate) fn writer(settings: &WriterSettings) -> Result<SqliteConnection, Conn
 /// A connection that only reads.
 pub(crate) fn reader(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
     let mut conn = connect(path, busy_timeout)?;
-    conn.batch_execute("PRAGMA query_only = ON; PRAGMA cache_size = -8192")?;
+    conn.batch_execute("PRAGMA query_only = ON; PRAGMA cache_size = -4096")?;
     Ok(conn)
 }
 
@@ -77,6 +77,13 @@ fn connect(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, Conn
     conn.batch_execute(&format!("PRAGMA busy_timeout = {}", busy_timeout.as_millis()))?;
     conn.batch_execute(&format!("PRAGMA mmap_size = {MMAP_BYTES}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF"))?;
     Ok(conn)
+}
+
+/// Gives back the pages a connection keeps, which is all it does when nobody asks for anything.
+pub(crate) fn release_memory(conn: &mut SqliteConnection) {
+    if let Err(error) = conn.batch_execute("PRAGMA shrink_memory") {
+        tracing::debug!(error = %error, "An idle connection kept its memory");
+    }
 }
 
 /// The integer a PRAGMA gives.

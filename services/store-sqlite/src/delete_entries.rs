@@ -64,8 +64,12 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, criteria: &DeleteCriteri
 
 fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment {
     let DeleteCriteria { ids, threads, source, created_before } = criteria;
-    let mut select = Fragment::new("SELECT row_id, thread_id, source, image_count, version, tags FROM entries WHERE owner = ");
-    select.bind(Bind::Int(transaction.owner.owner));
+    let mut select = Fragment::new("SELECT row_id, thread_id, source, image_count, version, tags FROM entries");
+    if ids.is_some() {
+        // Without statistics the planner may think that an owner has fewer entries than there are ids.
+        select.push(" NOT INDEXED");
+    }
+    select.push(" WHERE owner = ").bind(Bind::Int(transaction.owner.owner));
     if let Some(ids) = ids {
         let row_ids: Vec<i64> = ids.iter().filter_map(|&id| transaction.owner.row_id(id)).collect();
         select.push(" AND row_id IN (SELECT value FROM json_each(").bind(Bind::Text(serde_json::json!(row_ids).to_string())).push("))");

@@ -10,6 +10,8 @@ use crate::schema::owners;
 
 /// Bits of a row id that hold the entry's id; the owner's number has the rest.
 const ID_BITS: u32 = 40;
+/// Owners' numbers stay below this.
+const OWNERS: i64 = 1 << (62 - ID_BITS);
 
 /// One owner's row.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable, AsChangeset, Identifiable)]
@@ -31,7 +33,7 @@ pub(crate) struct Owner {
 impl Owner {
     /// The private row id of this owner's entry; `None` for an id that no entry can have.
     pub fn row_id(&self, id: i64) -> Option<i64> {
-        (1..1 << ID_BITS).contains(&id).then_some(self.owner << ID_BITS | id)
+        ((1..1 << ID_BITS).contains(&id) && self.owner < OWNERS).then_some(self.owner << ID_BITS | id)
     }
 }
 

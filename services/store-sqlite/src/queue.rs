@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What a queued item weighs.
 pub(crate) trait Weight {
     /// Bytes of payload it keeps in memory.
     fn bytes(&self) -> usize;
 }
+
+/// How long no item has to come until the thread that waits for one is idle.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Bounded in items and in bytes; an item heavier than the whole bound still fits into an empty queue.
 pub(crate) struct Queue<T> {
@@ -53,20 +57,32 @@ impl<T: Weight> Queue<T> {
         Ok(())
     }
 
-    /// Waits for an item; `None` when the queue is closed and empty.
-    pub fn pop(&self) -> Option<T> {
-        self.take(1, usize::MAX).and_then(|mut items| items.pop())
+    /// Waits for an item; `None` when the queue is closed and empty. `idle` is called once when none came for a while.
+    pub fn pop(&self, idle: impl FnMut()) -> Option<T> {
+        self.take(1, usize::MAX, idle).and_then(|mut items| items.pop())
     }
 
     /// Waits for an item, and takes with it what is queued behind it, up to these bounds. `None` when the queue is
-    /// closed and empty.
-    pub fn take(&self, max_items: usize, max_bytes: usize) -> Option<Vec<T>> {
+    /// closed and empty. `idle` is called once when none came for a while.
+    pub fn take(&self, max_items: usize, max_bytes: usize, mut idle: impl FnMut()) -> Option<Vec<T>> {
         let mut state = self.lock();
+        let mut was_idle = false;
         while state.items.is_empty() {
             if state.closed {
                 return None;
             }
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if was_idle {
+                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (waited, timeout) = self.ready.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = waited;
+            if timeout.timed_out() && state.items.is_empty() && !state.closed {
+                drop(state);
+                idle();
+                was_idle = true;
+                state = self.lock();
+            }
         }
         let mut taken = Vec::with_capacity(state.items.len().min(max_items));
         let mut bytes = 0usize;
@@ -85,6 +101,15 @@ impl<T: Weight> Queue<T> {
     /// Items that wait now.
     pub fn len(&self) -> usize {
         self.lock().items.len()
+    }
+
+    /// Drops what is queued.
+    pub fn clear(&self) {
+        let mut state = self.lock();
+        state.bytes = 0;
+        let items = std::mem::take(&mut state.items);
+        drop(state);
+        drop(items);
     }
 
     /// Refuses new items; what is queued is still handed out.
@@ -116,7 +141,7 @@ mod tests {
         let queue = Queue::new(2, 10);
         assert_eq!(queue.push(Item(50)), Ok(()), "the first always fits");
         assert_eq!(queue.push(Item(1)), Err(Refused::Full), "bytes");
-        assert_eq!(queue.pop(), Some(Item(50)));
+        assert_eq!(queue.pop(|| ()), Some(Item(50)));
         queue.push(Item(1)).unwrap();
         queue.push(Item(1)).unwrap();
         assert_eq!(queue.push(Item(1)), Err(Refused::Full), "items");
@@ -128,8 +153,8 @@ mod tests {
         for weight in [4, 5, 6, 1] {
             queue.push(Item(weight)).unwrap();
         }
-        assert_eq!(queue.take(10, 10), Some(vec![Item(4), Item(5)]));
-        assert_eq!(queue.take(1, 10), Some(vec![Item(6)]));
+        assert_eq!(queue.take(10, 10, || ()), Some(vec![Item(4), Item(5)]));
+        assert_eq!(queue.take(1, 10, || ()), Some(vec![Item(6)]));
         assert_eq!(queue.len(), 1);
     }
 
@@ -139,7 +164,7 @@ mod tests {
         queue.push(Item(1)).unwrap();
         queue.close();
         assert_eq!(queue.push(Item(2)), Err(Refused::Closed));
-        assert_eq!(queue.pop(), Some(Item(1)));
-        assert_eq!(queue.pop(), None);
+        assert_eq!(queue.pop(|| ()), Some(Item(1)));
+        assert_eq!(queue.pop(|| ()), None);
     }
 }

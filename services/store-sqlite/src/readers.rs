@@ -8,6 +8,7 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
+use crate::connection;
 use crate::failure::store_error;
 use crate::queue::{Queue, Refused, Weight};
 use crate::statement::{Begin, Commit, Rollback};
@@ -38,7 +39,7 @@ impl Lane {
             let (stop, on_stop) = oneshot::channel();
             let jobs = Arc::clone(&queue);
             std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-                while let Some(job) = jobs.pop() {
+                while let Some(job) = jobs.pop(|| connection::release_memory(&mut conn)) {
                     (job.0)(&mut conn);
                 }
                 drop(conn);

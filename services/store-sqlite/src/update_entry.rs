@@ -38,22 +38,10 @@ pub(crate) fn update(transaction: &mut Transaction<'_>, update: &EntryUpdate) ->
     let version = stored.version + 1;
     // A clock that stands still or steps back must not hide an update.
     let updated_at = transaction.now.micros().max(stored.updated_at + 1);
-    diesel::update(table::table.find(row_id))
-        .set((table::version.eq(version), table::updated_at.eq(updated_at)))
-        .execute(transaction.conn)?;
-    if let Some(metadata) = metadata {
-        diesel::update(table::table.find(row_id))
-            .set((table::metadata.eq(metadata.to_json()), table::metadata_folded.eq(metadata.to_folded_json())))
-            .execute(transaction.conn)?;
-    }
-    if let Some(text) = text {
-        diesel::update(table::table.find(row_id)).set(table::text.eq(text)).execute(transaction.conn)?;
-    }
     let tags_now = match new_tags {
         None => old_tags,
         Some(tags) => {
             let tags = tags.as_slice();
-            diesel::update(table::table.find(row_id)).set(table::tags.eq(tags_json(tags))).execute(transaction.conn)?;
             tags::remove(transaction, row_id, old_tags.iter().filter(|tag| tags.binary_search(tag).is_err()))?;
             tags::add(transaction, row_id, tags.iter().filter(|tag| old_tags.binary_search(tag).is_err()))?;
             tags.to_vec()
@@ -63,6 +51,21 @@ pub(crate) fn update(transaction: &mut Transaction<'_>, update: &EntryUpdate) ->
         None => stored.image_count,
         Some(given) => replace_images(transaction, row_id, &stored, given)?,
     };
+    // One statement whatever is given: SQLite writes the whole row anyway. Metadata apart, for the sake of its indexes.
+    diesel::update(table::table.find(row_id))
+        .set((
+            table::version.eq(version),
+            table::updated_at.eq(updated_at),
+            table::text.eq(text.as_deref().unwrap_or(&stored.text)),
+            table::tags.eq(tags_json(&tags_now)),
+            table::image_count.eq(image_count),
+        ))
+        .execute(transaction.conn)?;
+    if let Some(metadata) = metadata {
+        diesel::update(table::table.find(row_id))
+            .set((table::metadata.eq(metadata.to_json()), table::metadata_folded.eq(metadata.to_folded_json())))
+            .execute(transaction.conn)?;
+    }
     let multimodal_change = i64::from(image_count > 0) - i64::from(stored.image_count > 0);
     update_thread(transaction, &stored, id, text.as_deref(), multimodal_change)?;
     if text.is_some() || new_tags.is_some() || multimodal_change != 0 {
@@ -87,7 +90,6 @@ fn replace_images(transaction: &mut Transaction<'_>, row_id: i64, stored: &Entry
     let owner = transaction.owner.owner;
     images::delete(transaction.conn, owner, row_id)?;
     images::insert(transaction.conn, owner, row_id, given)?;
-    diesel::update(table::table.find(row_id)).set(table::image_count.eq(count)).execute(transaction.conn)?;
     transaction.owner.image_count += count - stored.image_count;
     Ok(count)
 }

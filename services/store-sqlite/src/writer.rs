@@ -75,10 +75,23 @@ pub(crate) struct Writer {
     pub lock: Lock,
 }
 
+/// Closes the queue and lets go of what waits in it.
+struct Closes(Arc<Queue<BoxJob>>);
+
+impl Drop for Closes {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.clear();
+    }
+}
+
 impl Writer {
     /// Works until the queue is closed and empty, then moves the log into the database.
     pub fn run(mut self) {
-        while let Some(jobs) = self.queue.take(GROUP_REQUESTS, GROUP_BYTES) {
+        let queue = Arc::clone(&self.queue);
+        // Whoever waits hears of it, should this thread ever panic.
+        let _closes = Closes(Arc::clone(&queue));
+        while let Some(jobs) = queue.take(GROUP_REQUESTS, GROUP_BYTES, || self.idle()) {
             self.commit(jobs);
         }
         if let Some(conn) = &mut self.conn
@@ -88,6 +101,15 @@ impl Writer {
         }
         drop(self.conn.take());
         drop(self.lock);
+    }
+
+    /// Moves the log into the database while nobody writes, so that the next start and the next burst are short.
+    fn idle(&mut self) {
+        let Some(conn) = &mut self.conn else { return };
+        if let Err(error) = conn.batch_execute("PRAGMA wal_checkpoint(PASSIVE)") {
+            tracing::warn!(error = %error, "The log was not moved into the database; a later commit does it");
+        }
+        connection::release_memory(conn);
     }
 
     fn commit(&mut self, mut jobs: Vec<BoxJob>) {

@@ -168,6 +168,22 @@ async fn a_start_that_was_cut_short_is_taken_up_again() {
     }
 }
 
+#[tokio::test]
+async fn a_database_whose_process_was_killed_opens_with_everything_acknowledged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, copy) = (directory.path().join("contexts.db"), directory.path().join("killed.db"));
+    let store = SqliteStore::open(Config::new(&path)).unwrap();
+    store_batch(&store, ["first", "second"].map(entry)).await;
+    // What a killed process leaves: nothing has moved from the log into the database yet.
+    for end in ["", "-wal"] {
+        std::fs::copy(format!("{}{end}", path.display()), format!("{}{end}", copy.display())).unwrap();
+    }
+    store.close().await;
+    let store = SqliteStore::open(Config::new(&copy)).unwrap();
+    assert_eq!(texts(&store).await, ["second", "first"]);
+    store.close().await;
+}
+
 #[test]
 fn a_place_that_cannot_be_written_is_named() {
     let directory = tempfile::tempdir().unwrap();
