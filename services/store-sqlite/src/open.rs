@@ -203,7 +203,7 @@ fn identify(path: &Path) -> Result<Identity, OpenError> {
     };
     let mut header = Vec::with_capacity(100);
     (&mut file).take(100).read_to_end(&mut header).map_err(io)?;
-    if header.is_empty() {
+    if header.is_empty() || creation_was_cut_short(path) {
         return Ok(Identity::Empty);
     }
     // https://www.sqlite.org/fileformat.html#the_database_header
@@ -222,6 +222,18 @@ fn identify(path: &Path) -> Result<Identity, OpenError> {
         (0, 0) => Ok(Identity::Empty),
         _ => Err(OpenError::Foreign { path: path.to_owned() }),
     }
+}
+
+/// Whether a rollback journal says that the database was empty before the transaction that a killed process or a power
+/// cut left open: its first page is then what creating it wrote, and opening it for writing takes that back. Opened only
+/// for reading, such a file is an error.
+fn creation_was_cut_short(path: &Path) -> bool {
+    let mut journal = path.as_os_str().to_owned();
+    journal.push("-journal");
+    // https://www.sqlite.org/fileformat.html#the_rollback_journal: magic, records, nonce, initial pages.
+    let mut header = [0; 20];
+    let read = std::fs::File::open(journal).and_then(|mut journal| journal.read_exact(&mut header));
+    read.is_ok() && header[..8] == [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7] && header[16..] == [0; 4]
 }
 
 fn look_inside(path: &Path) -> Result<(i64, i64), ConnectError> {
