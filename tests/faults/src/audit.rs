@@ -1,0 +1,188 @@
+//! Recounts a database file from its entries.
+
+use std::path::Path;
+
+use diesel::connection::SimpleConnection as _;
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use diesel::sqlite::SqliteConnection;
+
+use context_store_sqlite::{Config, SqliteStore};
+
+#[derive(QueryableByName)]
+struct Line {
+    #[diesel(sql_type = Text)]
+    line: String,
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// Queries that give a row for everything that is wrong.
+const CHECKS: &[(&str, &str)] = &[
+    ("an entry's row id holds its owner and id", "SELECT id FROM entries WHERE row_id <> (owner << 40 | id)"),
+    ("every entry has an owner", "SELECT id FROM entries WHERE owner NOT IN (SELECT owner FROM owners)"),
+    ("ids stay below the next one", "SELECT e.id FROM entries e JOIN owners o USING (owner) WHERE e.id >= o.next_id"),
+    (
+        "threads count their entries",
+        "SELECT owner, thread_id, count(*), sum(source = 'user'), sum(source = 'agent'), sum(image_count > 0), min(created_at), \
+         max(created_at) FROM entries GROUP BY owner, thread_id \
+         EXCEPT SELECT owner, thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry FROM threads",
+    ),
+    ("no thread is empty", "SELECT owner, thread_id FROM threads EXCEPT SELECT owner, thread_id FROM entries"),
+    (
+        "threads know their newest entry",
+        "SELECT t.thread_id FROM threads t WHERE (t.last_id, t.last_source) IS NOT (SELECT e.id, e.source FROM entries e \
+         WHERE e.owner = t.owner AND e.thread_id = t.thread_id ORDER BY e.created_at DESC, e.row_id DESC LIMIT 1)",
+    ),
+    (
+        "owners count their entries",
+        "SELECT o.owner FROM owners o WHERE (o.entry_count, o.user_count, o.agent_count, o.multimodal_count, o.image_count) IS NOT \
+         (SELECT count(*), coalesce(sum(source = 'user'), 0), coalesce(sum(source = 'agent'), 0), coalesce(sum(image_count > 0), 0), \
+         coalesce(sum(image_count), 0) FROM entries e WHERE e.owner = o.owner)",
+    ),
+    (
+        "owners count their threads and tags",
+        "SELECT o.owner FROM owners o WHERE o.thread_count <> (SELECT count(*) FROM threads t WHERE t.owner = o.owner) \
+         OR o.tag_count <> (SELECT count(*) FROM tag_counts t WHERE t.owner = o.owner)",
+    ),
+    (
+        "every tag of an entry is in the index",
+        "SELECT e.owner, t.value, e.row_id FROM entries e, json_each(e.tags) t EXCEPT SELECT owner, tag, row_id FROM entry_tags",
+    ),
+    (
+        "the index holds no other tag",
+        "SELECT owner, tag, row_id FROM entry_tags EXCEPT SELECT e.owner, t.value, e.row_id FROM entries e, json_each(e.tags) t",
+    ),
+    (
+        "tags are counted",
+        "SELECT * FROM (SELECT owner, tag, count(*) FROM entry_tags GROUP BY owner, tag EXCEPT SELECT owner, tag, entries FROM tag_counts) \
+         UNION ALL SELECT * FROM (SELECT owner, tag, entries FROM tag_counts EXCEPT SELECT owner, tag, count(*) FROM entry_tags GROUP BY owner, tag)",
+    ),
+    (
+        "entries have all their images, in order",
+        "SELECT e.id FROM entries e WHERE (e.image_count, e.image_count - 1) IS NOT (SELECT count(*), coalesce(max(position), -1) \
+         FROM images i WHERE i.owner = e.owner AND i.row_id = e.row_id)",
+    ),
+    ("no image is left over", "SELECT owner, row_id FROM images EXCEPT SELECT owner, row_id FROM entries"),
+    (
+        "revisions have no gap",
+        "SELECT o.owner FROM owners o WHERE (o.revision, o.revision, min(o.revision, 1)) IS NOT \
+         (SELECT count(*), coalesce(max(revision), 0), coalesce(min(revision), 0) FROM changes c WHERE c.owner = o.owner)",
+    ),
+    (
+        "versions of an entry follow each other",
+        "SELECT * FROM (SELECT entity_id, operation, version, lag(version) OVER w AS before, lag(operation) OVER w AS did FROM changes \
+         WHERE entity = 'context' WINDOW w AS (PARTITION BY owner, entity_id ORDER BY revision)) \
+         WHERE NOT CASE operation WHEN 'create' THEN version = 1 AND before IS NULL WHEN 'update' THEN version = before + 1 AND did <> 'delete' \
+         WHEN 'delete' THEN did <> 'delete' ELSE 0 END",
+    ),
+    (
+        "the last change of an entry is the entry",
+        "SELECT owner, CAST(entity_id AS INTEGER), thread_id, version FROM (SELECT *, row_number() OVER (PARTITION BY owner, entity_id \
+         ORDER BY revision DESC) AS age FROM changes WHERE entity = 'context') WHERE age = 1 AND operation <> 'delete' \
+         EXCEPT SELECT owner, id, thread_id, version FROM entries",
+    ),
+    (
+        "every entry has its change",
+        "SELECT owner, id, thread_id, version FROM entries EXCEPT SELECT owner, CAST(entity_id AS INTEGER), thread_id, version FROM \
+         (SELECT *, row_number() OVER (PARTITION BY owner, entity_id ORDER BY revision DESC) AS age FROM changes WHERE entity = 'context') \
+         WHERE age = 1 AND operation <> 'delete'",
+    ),
+];
+
+/// Checks the file, its indexes, and every count and list that is kept beside the entries. Gives a line for everything that is wrong.
+#[must_use]
+pub fn audit(database: &Path) -> Vec<String> {
+    know_the_tokenizer();
+    try_audit(database).unwrap_or_else(|error| vec![format!("the audit stopped: {error}")])
+}
+
+/// Opening a store makes its tokenizer known to all later connections of this process. FTS5 does not open a table
+/// without it.
+fn know_the_tokenizer() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        drop(SqliteStore::open(Config::new(directory.path().join("any.db"))));
+    });
+}
+
+/// Audits a copy of the database that a killed process left, which is recovered there as a restart would.
+#[must_use]
+pub fn audit_copy(database: &Path) -> Vec<String> {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let copy = directory.path().join("copy.db");
+    for suffix in ["", "-wal", "-journal"] {
+        let name = |path: &Path| std::path::PathBuf::from(format!("{}{suffix}", path.display()));
+        if name(database).exists() {
+            std::fs::copy(name(database), name(&copy)).expect("room for a copy");
+        }
+    }
+    audit(&copy)
+}
+
+fn try_audit(database: &Path) -> QueryResult<Vec<String>> {
+    let mut conn = connect(database);
+    let mut wrong = Vec::new();
+    let integrity = diesel::sql_query("SELECT integrity_check AS line FROM pragma_integrity_check").load::<Line>(&mut conn)?;
+    if integrity.len() != 1 || integrity[0].line != "ok" {
+        wrong.extend(integrity.into_iter().map(|Line { line }| format!("integrity_check: {line}")));
+    }
+    for (rule, sql) in CHECKS {
+        let count = count(&mut conn, sql)?;
+        if count > 0 {
+            wrong.push(format!("{rule}: broken {count} times"));
+        }
+    }
+    for table in full_text_tables(&mut conn)? {
+        wrong.extend(check_full_text(&mut conn, &table)?);
+    }
+    Ok(wrong)
+}
+
+fn count(conn: &mut SqliteConnection, sql: &str) -> QueryResult<i64> {
+    Ok(diesel::sql_query(format!("SELECT count(*) AS count FROM ({sql})")).get_result::<Count>(conn)?.count)
+}
+
+/// The full-text tables, one for each owner: the owner's number ends the name.
+fn full_text_tables(conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
+    let sql = "SELECT name AS line FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%fts5%'";
+    Ok(diesel::sql_query(sql).load::<Line>(conn)?.into_iter().map(|Line { line }| line).collect())
+}
+
+/// Compares an owner's full-text rows with the owner's entries, and lets FTS5 check its own index.
+fn check_full_text(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<String>> {
+    let digits: String = table.chars().rev().take_while(char::is_ascii_digit).collect();
+    let owner: String = digits.chars().rev().collect();
+    let mut wrong = Vec::new();
+    let rows = format!("SELECT id FROM \"{table}_docsize\"");
+    let entries = format!("SELECT row_id FROM entries WHERE owner = {owner}");
+    for (rule, sql) in [
+        ("an entry is missing from the full-text index", format!("{entries} EXCEPT {rows}")),
+        ("the full-text index has an entry that is gone", format!("{rows} EXCEPT {entries}")),
+    ] {
+        let count = count(conn, &sql)?;
+        if count > 0 {
+            wrong.push(format!("{rule}: {count} times"));
+        }
+    }
+    if let Err(error) = conn.batch_execute(&format!("INSERT INTO \"{table}\"(\"{table}\") VALUES ('integrity-check')")) {
+        wrong.push(format!("full-text integrity-check: {error}"));
+    }
+    Ok(wrong)
+}
+
+/// Opens a database for looking into it.
+///
+/// # Panics
+/// When it cannot be opened.
+#[must_use]
+pub fn connect(database: &Path) -> SqliteConnection {
+    let mut conn = SqliteConnection::establish(database.to_str().expect("a test's path is UTF-8")).expect("the database opens");
+    conn.batch_execute("PRAGMA busy_timeout = 10000").expect("a PRAGMA");
+    conn
+}

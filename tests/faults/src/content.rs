@@ -1,0 +1,92 @@
+//! Entries whose whole content follows from a few numbers, so that a mixture of two of them is noticed.
+
+use context_model::{Entry, ImageBytes, ImageInput, JsonObject, Source, StoreContextRequest};
+use serde_json::json;
+
+use crate::random::Random;
+
+/// What an entry should hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    /// The thread.
+    pub thread_id: String,
+    /// Who wrote it.
+    pub source: Source,
+    /// The text; its first word is unique.
+    pub text: String,
+    /// Tags, sorted.
+    pub tags: Vec<String>,
+    /// Metadata.
+    pub metadata: JsonObject,
+    /// Images in order.
+    pub images: Vec<ImageInput>,
+}
+
+impl Content {
+    /// The content of writer `writer`'s entry number `serial` at its `revision`-th change, in this thread.
+    #[must_use]
+    pub fn new(writer: usize, serial: u64, revision: u64, thread_id: &str) -> Self {
+        let word = format!("w{writer}n{serial}r{revision}e");
+        let mut random = Random::new(serial.wrapping_mul(1000).wrapping_add(revision)).part(writer as u64);
+        let filler = ["lorem", "ipsum", "dolor", "sit", "amet", "запись", "記憶"];
+        // Most are short; some need several pages of the database.
+        let words = if random.chance(10) { random.below(3000) } else { random.below(40) };
+        let mut text = word.clone();
+        for _ in 0..words {
+            text.push(' ');
+            text.push_str(filler[random.below(filler.len())]);
+        }
+        let mut tags: Vec<String> = (0..random.below(4)).map(|_| format!("tag{}", random.below(12))).collect();
+        tags.push(word.clone());
+        tags.sort();
+        tags.dedup();
+        let metadata = json!({ "word": word, "revision": revision, "ratio": 0.5, "deep": { "list": [1, null, "x"], "serial": serial } });
+        let images = (0..random.below(4).saturating_sub(1))
+            .map(|number| {
+                let size = if random.chance(10) { 60_000 } else { 200 };
+                let size = 1 + random.below(size);
+                ImageInput {
+                    data: ImageBytes(random.bytes(size)),
+                    mime_type: Some("image/png".to_owned()),
+                    metadata: (number == 1).then(|| object(json!({ "word": word }))),
+                }
+            })
+            .collect();
+        let source = if random.chance(50) { Source::User } else { Source::Agent };
+        Self { thread_id: thread_id.to_owned(), source, text, tags, metadata: object(metadata), images }
+    }
+
+    /// A request that stores it.
+    #[must_use]
+    pub fn request(&self) -> StoreContextRequest {
+        let Self { thread_id, source, text, tags, metadata, images } = self.clone();
+        StoreContextRequest {
+            thread_id,
+            source: source.as_str().to_owned(),
+            text,
+            images: (!images.is_empty()).then_some(images),
+            metadata: Some(metadata),
+            tags: Some(tags),
+        }
+    }
+
+    /// The unique first word of its text.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        self.text.split(' ').next().unwrap_or_default()
+    }
+}
+
+impl From<Entry> for Content {
+    fn from(entry: Entry) -> Self {
+        let Entry { id: _, thread_id, source, content_type: _, text_content, summary: _, metadata, tags, .. } = entry;
+        Self { thread_id, source, text: text_content, tags, metadata, images: entry.images.unwrap_or_default() }
+    }
+}
+
+fn object(value: serde_json::Value) -> JsonObject {
+    match value {
+        serde_json::Value::Object(object) => object,
+        _ => JsonObject::new(),
+    }
+}

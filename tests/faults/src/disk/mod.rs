@@ -1,0 +1,192 @@
+//! A disk that can lose what was not synced, fill up, or turn read-only.
+//!
+//! [`Disk::attach`] puts every SQLite file of one directory on such a disk, for all connections of this process. Writes
+//! reach the real files at once, as they reach the page cache of a system; what a power cut would leave is kept beside
+//! them. Other directories are untouched.
+
+mod cut;
+mod file;
+mod trace;
+mod vfs;
+
+pub use cut::{Cut, Loss};
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cut::Medium;
+use trace::Event;
+
+use crate::random::Random;
+
+/// What the disk answers to writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Fault {
+    /// They succeed.
+    #[default]
+    None,
+    /// There is no room (`ENOSPC`).
+    Full,
+    /// They fail (`EIO`, `EROFS`, `EDQUOT`: SQLite does not tell them apart).
+    WriteError,
+    /// SQLite itself calls the file read-only.
+    ReadOnly,
+    /// Writes succeed and syncs fail.
+    SyncError,
+}
+
+/// A directory of SQLite files on a disk with faults.
+#[derive(Debug)]
+pub struct Disk {
+    directory: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    media: BTreeMap<String, Medium>,
+    events: Vec<Event>,
+    fault: Fault,
+    /// Syncs are answered and forgotten: what `synchronous=OFF` would do.
+    ignores_sync: bool,
+    /// Writes and syncs until the power goes, and how.
+    cut_in: Option<(usize, Random)>,
+    cut: Option<Cut>,
+}
+
+impl Disk {
+    /// Puts the SQLite files of this directory on a disk with faults. To be called before they are opened.
+    ///
+    /// # Panics
+    /// When the directory does not exist or SQLite takes no further VFS.
+    #[must_use]
+    pub fn attach(directory: &Path) -> Arc<Self> {
+        let directory = directory.canonicalize().expect("the directory exists");
+        let disk = Arc::new(Self { directory, state: Mutex::default() });
+        vfs::attach(&disk);
+        disk
+    }
+
+    /// What writes meet from now on.
+    pub fn set_fault(&self, fault: Fault) {
+        self.lock().fault = fault;
+    }
+
+    /// Whether syncs are answered without doing anything.
+    pub fn ignore_sync(&self, ignore: bool) {
+        self.lock().ignores_sync = ignore;
+    }
+
+    /// Cuts the power at the `operations`-th write or sync from now; nothing is written or synced after it.
+    pub fn cut_after(&self, operations: usize, random: Random) {
+        self.lock().cut_in = Some((operations, random));
+    }
+
+    /// Cuts the power now, unless it is cut already, and gives what is left.
+    #[must_use]
+    pub fn cut_now(&self, mut random: Random) -> Cut {
+        let mut state = self.lock();
+        if state.cut.is_none() {
+            state.cut = Some(Cut::of(&state.media, &mut random));
+        }
+        state.cut.clone().expect("it was just cut")
+    }
+
+    /// Whether the power is gone.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.lock().cut.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An SQLite result code other than `SQLITE_OK`.
+type Code = std::ffi::c_int;
+
+impl State {
+    /// Takes a write of `name` through the faults; `real` writes the real file.
+    fn write(&mut self, name: &str, offset: u64, data: &[u8], real: impl FnOnce() -> Code) -> Code {
+        if let Some(code) = self.refusal() {
+            return code;
+        }
+        let code = real();
+        if code == libsqlite3_sys::SQLITE_OK {
+            self.media.entry(name.to_owned()).or_default().write(offset, data);
+            if name.ends_with("-wal") {
+                self.events.push(Event::LogWrite { offset, data: data.into() });
+            }
+            self.count();
+        }
+        code
+    }
+
+    fn truncate(&mut self, name: &str, size: u64, real: impl FnOnce() -> Code) -> Code {
+        if let Some(code) = self.refusal() {
+            return code;
+        }
+        let code = real();
+        if code == libsqlite3_sys::SQLITE_OK {
+            self.media.entry(name.to_owned()).or_default().truncate(size);
+            self.count();
+        }
+        code
+    }
+
+    /// A sync of the real file would only cost time: that it happened is all that counts.
+    fn sync(&mut self, name: &str) -> Code {
+        if self.cut.is_some() || self.fault == Fault::SyncError {
+            return libsqlite3_sys::SQLITE_IOERR_FSYNC;
+        }
+        if self.ignores_sync {
+            return libsqlite3_sys::SQLITE_OK;
+        }
+        // With a new log or journal SQLite syncs the directory too (UNIXFILE_DIRSYNC in os_unix.c).
+        if self.media.entry(name.to_owned()).or_default().sync() && name.contains('-') {
+            self.media.values_mut().for_each(Medium::directory_synced);
+        }
+        if name.ends_with("-wal") {
+            self.events.push(Event::LogSync);
+        }
+        self.count();
+        libsqlite3_sys::SQLITE_OK
+    }
+
+    fn delete(&mut self, name: &str, directory_synced: bool, real: impl FnOnce() -> Code) -> Code {
+        if self.cut.is_some() {
+            return libsqlite3_sys::SQLITE_IOERR_DELETE;
+        }
+        let code = real();
+        if code == libsqlite3_sys::SQLITE_OK {
+            self.media.entry(name.to_owned()).or_default().delete(directory_synced);
+        }
+        code
+    }
+
+    fn refusal(&self) -> Option<Code> {
+        if self.cut.is_some() {
+            return Some(libsqlite3_sys::SQLITE_IOERR_WRITE);
+        }
+        match self.fault {
+            Fault::None | Fault::SyncError => None,
+            Fault::Full => Some(libsqlite3_sys::SQLITE_FULL),
+            Fault::WriteError => Some(libsqlite3_sys::SQLITE_IOERR_WRITE),
+            Fault::ReadOnly => Some(libsqlite3_sys::SQLITE_READONLY),
+        }
+    }
+
+    /// Counts down to the cut. It strikes after the operation, so that the operation itself can be lost or torn.
+    fn count(&mut self) {
+        if let Some((left, random)) = &mut self.cut_in {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                let mut random = random.clone();
+                self.cut_in = None;
+                self.cut = Some(Cut::of(&self.media, &mut random));
+            }
+        }
+    }
+}

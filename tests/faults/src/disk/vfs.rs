@@ -1,0 +1,121 @@
+//! The SQLite VFS behind [`Disk`]: the default one, with a file of ours where a disk is attached.
+//!
+//! See <https://www.sqlite.org/c3ref/vfs.html>. It becomes the default, because a service opens its database by a plain
+//! path.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, Once, PoisonError};
+
+use libsqlite3_sys as ffi;
+
+use super::Disk;
+use super::file::{self, Handle, ShimFile};
+
+static DISKS: Mutex<Vec<Arc<Disk>>> = Mutex::new(Vec::new());
+
+/// Makes the files of this disk's directory its own.
+pub(super) fn attach(disk: &Arc<Disk>) {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(register);
+    DISKS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(disk));
+}
+
+fn register() {
+    // SAFETY: the default VFS lives as long as the process. Ours is a copy of it with five functions replaced, is leaked
+    // and so lives as long, and its application data is the pointer that `base` expects.
+    unsafe {
+        assert_eq!(ffi::sqlite3_initialize(), ffi::SQLITE_OK);
+        let base = ffi::sqlite3_vfs_find(std::ptr::null());
+        assert!(!base.is_null(), "SQLite has a default VFS");
+        let mut shim: ffi::sqlite3_vfs = std::ptr::read(base);
+        shim.szOsFile = file::size(&*base);
+        shim.pNext = std::ptr::null_mut();
+        shim.zName = c"faults".as_ptr();
+        shim.pAppData = base.cast();
+        shim.xOpen = Some(open);
+        shim.xDelete = Some(delete);
+        shim.xAccess = Some(access);
+        shim.xFullPathname = Some(full_pathname);
+        assert_eq!(ffi::sqlite3_vfs_register(Box::leak(Box::new(shim)), 1), ffi::SQLITE_OK);
+    }
+}
+
+/// The VFS that ours is made of. The functions we left in the copy do not look at the VFS they are given, except for
+/// `xOpen`, `xDelete`, `xAccess` and `xFullPathname`, which therefore get the original.
+///
+/// # Safety
+/// `vfs` is ours.
+unsafe fn base<'v>(vfs: *mut ffi::sqlite3_vfs) -> &'v mut ffi::sqlite3_vfs {
+    // SAFETY: by the caller; `register` stored the pointer.
+    unsafe { &mut *(*vfs).pAppData.cast::<ffi::sqlite3_vfs>() }
+}
+
+/// The disk of a file, and the file's name on it.
+///
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn on_disk(name: *const c_char) -> Option<Handle> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: by the caller.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
+    let directory = path.parent()?;
+    let disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let disk = disks.iter().find(|disk| disk.directory == directory)?;
+    Some(Handle { disk: Arc::clone(disk), name: path.file_name()?.to_str()?.to_owned() })
+}
+
+unsafe extern "C" fn open(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: ffi::sqlite3_filename,
+    file: *mut ffi::sqlite3_file,
+    flags: c_int,
+    out_flags: *mut c_int,
+) -> c_int {
+    // SAFETY: SQLite calls with its own arguments: `file` points to `szOsFile` bytes, enough for our header and the
+    // base's file behind it.
+    unsafe {
+        let base = base(vfs);
+        let Some(real_open) = base.xOpen else { return ffi::SQLITE_CANTOPEN };
+        match on_disk(name) {
+            None => real_open(base, name, file, flags, out_flags),
+            Some(handle) => {
+                let shim = file.cast::<ShimFile>();
+                let code = real_open(base, name, file::real(shim), flags, out_flags);
+                file::init(shim, (code == ffi::SQLITE_OK).then_some(handle));
+                code
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync_directory: c_int) -> c_int {
+    // SAFETY: as `open`.
+    unsafe {
+        let base = base(vfs);
+        let Some(real_delete) = base.xDelete else { return ffi::SQLITE_IOERR_DELETE };
+        match on_disk(name) {
+            None => real_delete(base, name, sync_directory),
+            Some(Handle { disk, name: file }) => disk.lock().delete(&file, sync_directory != 0, || real_delete(base, name, sync_directory)),
+        }
+    }
+}
+
+unsafe extern "C" fn access(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, flags: c_int, result: *mut c_int) -> c_int {
+    // SAFETY: as `open`.
+    unsafe {
+        let base = base(vfs);
+        base.xAccess.map_or(ffi::SQLITE_IOERR_ACCESS, |real| real(base, name, flags, result))
+    }
+}
+
+unsafe extern "C" fn full_pathname(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, size: c_int, out: *mut c_char) -> c_int {
+    // SAFETY: as `open`.
+    unsafe {
+        let base = base(vfs);
+        base.xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |real| real(base, name, size, out))
+    }
+}

@@ -1,0 +1,205 @@
+//! The operations that the tests use, over gRPC or straight on the engine.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use context_engine::{Caller, Engine, EngineConfig, SystemClock, WriteContext};
+use context_model::{
+    BatchReply, DeleteContextReply, DeleteContextRequest, Entry, GetContextByIdsReply, GetContextByIdsRequest, ListThreadsReply,
+    ListThreadsRequest, Result, SearchContextReply, SearchContextRequest, Statistics, StoreContextBatchRequest, StoreContextReply,
+    StoreContextRequest, UpdateContextBatchRequest, UpdateContextReply, UpdateContextRequest,
+};
+use context_proto::v1::context_service_client::ContextServiceClient;
+use context_proto::{error_from_status, v1 as pb};
+use context_store_sqlite::{Config, OpenError, SqliteStore};
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+
+/// Where requests go.
+#[async_trait]
+pub trait Door: Send + Sync + 'static {
+    /// Stores one entry.
+    async fn store(&self, request: StoreContextRequest) -> Result<StoreContextReply>;
+    /// Stores a batch.
+    async fn store_batch(&self, request: StoreContextBatchRequest) -> Result<BatchReply>;
+    /// Updates one entry.
+    async fn update(&self, request: UpdateContextRequest) -> Result<UpdateContextReply>;
+    /// Updates a batch.
+    async fn update_batch(&self, request: UpdateContextBatchRequest) -> Result<BatchReply>;
+    /// Deletes by ids or by thread.
+    async fn delete(&self, request: DeleteContextRequest) -> Result<DeleteContextReply>;
+    /// Fetches entries.
+    async fn get(&self, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply>;
+    /// Finds entries by filters.
+    async fn search(&self, request: SearchContextRequest) -> Result<SearchContextReply>;
+    /// Lists threads.
+    async fn threads(&self) -> Result<ListThreadsReply>;
+    /// Counts.
+    async fn statistics(&self) -> Result<Statistics>;
+
+    /// Every entry there is, in full, by id.
+    async fn everything(&self) -> Result<BTreeMap<i64, Entry>> {
+        let mut entries = BTreeMap::new();
+        loop {
+            let offset = i64::try_from(entries.len()).unwrap_or(i64::MAX);
+            let page =
+                self.search(SearchContextRequest { limit: Some(100), offset: Some(offset), ..SearchContextRequest::default() }).await?;
+            let ids: Vec<i64> = page.results.iter().map(|hit| hit.id).collect();
+            let last = ids.len() < 100;
+            if !ids.is_empty() {
+                let request = GetContextByIdsRequest { context_ids: ids, include_images: Some(true), min_revision: None };
+                entries.extend(self.get(request).await?.result.into_iter().map(|entry| (entry.id, entry)));
+            }
+            if last {
+                return Ok(entries);
+            }
+        }
+    }
+}
+
+/// The gRPC door of a running service.
+#[derive(Debug, Clone)]
+pub struct Grpc(ContextServiceClient<Channel>);
+
+impl Grpc {
+    /// A door that connects to this Unix socket when it is first used. To be called inside a Tokio runtime.
+    #[must_use]
+    pub fn at(socket: &Path) -> Self {
+        let socket = socket.to_owned();
+        let connector = tower::service_fn(move |_| {
+            let socket = socket.clone();
+            async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+        });
+        Self::over(Endpoint::from_static("http://service").connect_with_connector_lazy(connector))
+    }
+
+    /// The generated client, for what the messages alone do not show.
+    #[must_use]
+    pub fn client(&self) -> ContextServiceClient<Channel> {
+        self.0.clone()
+    }
+
+    /// A door over this channel.
+    #[must_use]
+    pub fn over(channel: Channel) -> Self {
+        let largest = 256 * 1024 * 1024;
+        Self(ContextServiceClient::new(channel).max_decoding_message_size(largest).max_encoding_message_size(largest))
+    }
+}
+
+macro_rules! call {
+    ($self:ident, $method:ident, $request:expr) => {
+        $self.0.clone().$method($request).await.map(tonic::Response::into_inner).map_err(|status| error_from_status(&status))
+    };
+}
+
+#[async_trait]
+impl Door for Grpc {
+    async fn store(&self, request: StoreContextRequest) -> Result<StoreContextReply> {
+        call!(self, store_context, pb::StoreContextRequest::from(request)).map(Into::into)
+    }
+
+    async fn store_batch(&self, request: StoreContextBatchRequest) -> Result<BatchReply> {
+        call!(self, store_context_batch, pb::StoreContextBatchRequest::from(request)).map(Into::into)
+    }
+
+    async fn update(&self, request: UpdateContextRequest) -> Result<UpdateContextReply> {
+        call!(self, update_context, pb::UpdateContextRequest::from(request)).map(Into::into)
+    }
+
+    async fn update_batch(&self, request: UpdateContextBatchRequest) -> Result<BatchReply> {
+        call!(self, update_context_batch, pb::UpdateContextBatchRequest::from(request)).map(Into::into)
+    }
+
+    async fn delete(&self, request: DeleteContextRequest) -> Result<DeleteContextReply> {
+        call!(self, delete_context, pb::DeleteContextRequest::from(request)).map(Into::into)
+    }
+
+    async fn get(&self, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply> {
+        call!(self, get_context_by_ids, pb::GetContextByIdsRequest::from(request))?.try_into()
+    }
+
+    async fn search(&self, request: SearchContextRequest) -> Result<SearchContextReply> {
+        call!(self, search_context, pb::SearchContextRequest::from(request))?.try_into()
+    }
+
+    async fn threads(&self) -> Result<ListThreadsReply> {
+        call!(self, list_threads, pb::ListThreadsRequest::from(ListThreadsRequest::default()))?.try_into()
+    }
+
+    async fn statistics(&self) -> Result<Statistics> {
+        call!(self, get_statistics, pb::GetStatisticsRequest { min_revision: None })?.try_into()
+    }
+}
+
+/// The engine over an embedded database in this process, which is how a [`Disk`](crate::disk::Disk) gets under it.
+#[derive(Clone)]
+pub struct Embedded {
+    engine: Arc<Engine>,
+    caller: Caller,
+}
+
+impl Embedded {
+    /// Opens this database.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(config: Config) -> Result<Self, OpenError> {
+        let store = SqliteStore::open(config)?;
+        let engine = Engine::new(Arc::new(store), EngineConfig::default(), Arc::new(SystemClock)).expect("the defaults can work");
+        Ok(Self { engine: Arc::new(engine), caller: Caller::local() })
+    }
+
+    /// Closes the database.
+    pub async fn close(&self) {
+        self.engine.close().await;
+    }
+}
+
+impl std::fmt::Debug for Embedded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Embedded").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl Door for Embedded {
+    async fn store(&self, request: StoreContextRequest) -> Result<StoreContextReply> {
+        self.engine.store_context(&self.caller, request, WriteContext::default()).await
+    }
+
+    async fn store_batch(&self, request: StoreContextBatchRequest) -> Result<BatchReply> {
+        self.engine.store_context_batch(&self.caller, request, WriteContext::default()).await
+    }
+
+    async fn update(&self, request: UpdateContextRequest) -> Result<UpdateContextReply> {
+        self.engine.update_context(&self.caller, request, WriteContext::default()).await
+    }
+
+    async fn update_batch(&self, request: UpdateContextBatchRequest) -> Result<BatchReply> {
+        self.engine.update_context_batch(&self.caller, request, WriteContext::default()).await
+    }
+
+    async fn delete(&self, request: DeleteContextRequest) -> Result<DeleteContextReply> {
+        self.engine.delete_context(&self.caller, request, WriteContext::default()).await
+    }
+
+    async fn get(&self, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply> {
+        self.engine.get_context_by_ids(&self.caller, request).await
+    }
+
+    async fn search(&self, request: SearchContextRequest) -> Result<SearchContextReply> {
+        self.engine.search_context(&self.caller, request).await
+    }
+
+    async fn threads(&self) -> Result<ListThreadsReply> {
+        self.engine.list_threads(&self.caller, ListThreadsRequest::default()).await
+    }
+
+    async fn statistics(&self) -> Result<Statistics> {
+        self.engine.get_statistics(&self.caller, None).await
+    }
+}

@@ -1,0 +1,140 @@
+//! Disks that fill up, turn read-only or fail under a running service, on gRPC and REST.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use context_faults::audit::audit;
+use context_faults::content::Content;
+use context_faults::disk::{Disk, Fault};
+use context_faults::door::{Door as _, Embedded, Grpc};
+use context_faults::http;
+use context_faults::ledger::Ledger;
+use context_faults::load::{Load, Signals, nothing_wrong, settle};
+use context_faults::random::{Random, rounds, seed};
+use context_model::Reason;
+use context_service::{Running, Started, cli::Cli, config};
+use context_store_sqlite::{Config, OpenError};
+
+const WRITERS: usize = 8;
+
+/// A service inside this process, so that its disk can be made to fail.
+async fn start(directory: &Path) -> Running {
+    let flag = |name: &str, file: &str| format!("--{name}={}", directory.join(file).display());
+    let arguments =
+        ["context-service".to_owned(), "--listen=127.0.0.1:0".to_owned(), flag("db-path", "contexts.db"), flag("socket", "s.sock")];
+    let cli: Cli = config::read(arguments.map(Into::into), &|_| None).unwrap_or_else(|error| panic!("{}", error.text));
+    match context_service::start(&cli.config).await {
+        Ok(Started::Running(service)) => service,
+        Ok(Started::ServedByAnother) => panic!("nobody else serves a new directory"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn content(serial: u64) -> Content {
+    Content::new(WRITERS, serial, 0, "by hand")
+}
+
+/// What a fault is answered with.
+struct Expected {
+    fault: Fault,
+    reason: Reason,
+    code: tonic::Code,
+    status: u16,
+}
+
+async fn refused(expected: &Expected, door: &Grpc, address: std::net::SocketAddr) {
+    let error = door.store(content(0).request()).await.expect_err("nothing can be stored");
+    assert_eq!(error.reason, expected.reason, "{:?}: {error:?}", expected.fault);
+    assert!(error.message.len() > 20 && !error.message.contains("SQL"), "a sentence: {}", error.message);
+    let status =
+        door.client().store_context(context_proto::v1::StoreContextRequest::from(content(0).request())).await.expect_err("as above");
+    assert_eq!(status.code(), expected.code, "{:?}: {status:?}", expected.fault);
+    let body = serde_json::to_string(&content(0).request()).expect("JSON");
+    let reply = http::request(address, "POST", "/v1/contexts", &body).await.expect("a reply");
+    assert_eq!(reply.status, expected.status, "{:?}: {}", expected.fault, reply.body);
+    assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{}", reply.head);
+    assert!(reply.body.contains(expected.reason.as_str()), "{}", reply.body);
+}
+
+async fn survives(expected: Expected) {
+    let random = Random::new(seed());
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = Disk::attach(directory.path());
+    let service = start(directory.path()).await;
+    let (stop, address) = (service.stop(), service.address().expect("an address"));
+    let door = Grpc::at(service.socket());
+    let running = tokio::spawn(service.run());
+    let mut ledgers: Vec<Ledger> = (0..WRITERS).map(Ledger::new).collect();
+    for round in 0..rounds("CONTEXT_FAULTS_FULL_DISKS", 3) {
+        let mut random = random.part(round as u64);
+        let signals = Arc::new(Signals::default());
+        let load = Load::start(ledgers, &random, &signals, |_| door.clone());
+        signals.acknowledged(50 + random.below(200), &load).await;
+        signals.fault.store(true, Ordering::SeqCst);
+        disk.set_fault(expected.fault);
+        ledgers = load.finish().await;
+
+        refused(&expected, &door, address).await;
+        let during = settle(&door, &mut ledgers).await;
+        nothing_wrong(&during, &format!("{:?}, round {round}: reads while the disk fails", expected.fault));
+        disk.set_fault(Fault::None);
+        nothing_wrong(&settle(&door, &mut ledgers).await, &format!("{:?}, round {round}: reads afterwards", expected.fault));
+        let id = door.store(content(round as u64 + 1).request()).await.expect("writes go on when there is room").context_id;
+        let request = context_model::DeleteContextRequest { context_ids: Some(vec![id]), thread_id: None };
+        assert_eq!(door.delete(request).await.expect("deleting works too").deleted_count, 1);
+    }
+    stop.cancel();
+    running.await.expect("the service stops");
+    nothing_wrong(&audit(&directory.path().join("contexts.db")), "in the file");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
+    survives(Expected { fault: Fault::Full, reason: Reason::StorageFull, code: tonic::Code::ResourceExhausted, status: 507 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_only_disk_refuses_writes_serves_reads_and_recovers() {
+    survives(Expected { fault: Fault::ReadOnly, reason: Reason::StorageReadOnly, code: tonic::Code::ResourceExhausted, status: 507 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_whose_writes_fail_refuses_writes_serves_reads_and_recovers() {
+    survives(Expected { fault: Fault::WriteError, reason: Reason::StoreUnavailable, code: tonic::Code::Unavailable, status: 503 }).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_whose_syncs_fail_acknowledges_nothing_and_recovers() {
+    survives(Expected { fault: Fault::SyncError, reason: Reason::StoreUnavailable, code: tonic::Code::Unavailable, status: 503 }).await;
+}
+
+#[tokio::test]
+async fn a_new_database_on_a_full_disk_is_refused_with_a_sentence() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = Disk::attach(directory.path());
+    disk.set_fault(Fault::Full);
+    let error = Embedded::open(Config::new(directory.path().join("contexts.db"))).expect_err("there is no room");
+    assert!(matches!(error, OpenError::Full { .. }), "{error}");
+    disk.set_fault(Fault::None);
+    let store = Embedded::open(Config::new(directory.path().join("contexts.db"))).expect("there is room now");
+    store.store(content(1).request()).await.expect("it works");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn an_existing_database_on_a_full_disk_can_still_be_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = Disk::attach(directory.path());
+    let config = || Config::new(directory.path().join("contexts.db"));
+    let store = Embedded::open(config()).expect("a new database");
+    store.store(content(1).request()).await.expect("it works");
+    store.close().await;
+
+    disk.set_fault(Fault::Full);
+    let store = Embedded::open(config()).expect("opening needs no room");
+    assert_eq!(store.everything().await.expect("reads go on").len(), 1);
+    let error = store.store(content(2).request()).await.expect_err("there is no room");
+    assert_eq!(error.reason, Reason::StorageFull);
+    store.close().await;
+}
