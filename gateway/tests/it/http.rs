@@ -3,7 +3,9 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use context_gateway::handler::Credentials;
+use context_gateway::http::{HttpConfig, app, serve};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::ServiceExt as _;
 
 use crate::fake::{Behaviour, MAX_MESSAGE_BYTES, setup};
@@ -200,4 +202,37 @@ async fn a_message_that_must_not_be_parsed_is_refused_with_its_id() {
     assert_eq!((status, reply["id"].as_u64()), (StatusCode::BAD_REQUEST, Some(7)));
     assert!(reply["error"]["message"].as_str().unwrap().contains("18446744073709551616"), "{reply}");
     assert!(setup.fake.seen().is_empty());
+}
+
+#[tokio::test]
+async fn the_stop_closes_idle_connections_and_ends_subscriptions() {
+    let setup = setup(Credentials::Callers);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    let config = HttpConfig { listen: address, allowed_hosts: vec![], allowed_origins: vec![], max_message_bytes: MAX_MESSAGE_BYTES };
+    let serving = tokio::spawn(serve(listener, app(setup.gateway.clone(), &config, stop.clone()), stop.clone()));
+    let mut idle = tokio::net::TcpStream::connect(address).await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    let mut start = [0; 15];
+    idle.read_exact(&mut start).await.unwrap();
+    assert_eq!(&start, b"HTTP/1.1 200 OK");
+    let listen = Era::Modern.request(1, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})).to_string();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nmcp-protocol-version: 2026-07-28\r\n\
+         mcp-method: subscriptions/listen\r\ncontent-length: {}\r\n\r\n",
+        listen.len()
+    );
+    stream.write_all((head + &listen).as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains("acknowledged") {
+        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
+    }
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+    let mut rest = Vec::new();
+    idle.read_to_end(&mut rest).await.unwrap();
+    stream.read_to_end(&mut rest).await.unwrap();
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
