@@ -84,7 +84,7 @@ impl Listener for UnixListener {
 #[derive(Clone)]
 pub struct Connections {
     app: Arc<App>,
-    slots: Arc<Semaphore>,
+    max_per_listener: usize,
     tracker: TaskTracker,
     open: watch::Sender<usize>,
     /// Cancelled: no new connections, and open ones finish what they have begun.
@@ -94,12 +94,13 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// No connections yet, and never more than `max`.
+    /// No connections yet, and never more than this many through each listener: whoever takes every connection of the
+    /// TCP port does not lock the socket's clients out.
     #[must_use]
-    pub fn new(app: Arc<App>, max: usize) -> Self {
+    pub fn new(app: Arc<App>, max_per_listener: usize) -> Self {
         Self {
             app,
-            slots: Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))),
+            max_per_listener: max_per_listener.min(Semaphore::MAX_PERMITS),
             tracker: TaskTracker::new(),
             open: watch::Sender::new(0),
             drain: CancellationToken::new(),
@@ -148,7 +149,8 @@ impl Connections {
             .initial_stream_window_size(1024 * 1024)
             .initial_connection_window_size(4 * 1024 * 1024);
         let builder = Arc::new(builder);
-        while let Ok(slot) = self.slots.clone().acquire_owned().await {
+        let slots = Arc::new(Semaphore::new(self.max_per_listener));
+        while let Ok(slot) = slots.clone().acquire_owned().await {
             match listener.accept().await {
                 Ok(Some(io)) => {
                     let connection = self.clone().connection(io, builder.clone(), router.clone(), listener.peer());

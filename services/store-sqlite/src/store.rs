@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use context_model::{ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry};
+use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
     DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError, StoreStatistics,
     StoredBatch, ThreadsPage, WriteOptions, Written,
@@ -165,7 +165,11 @@ impl SqliteStore {
             }
             let left = read.wait.saturating_sub(started.elapsed());
             if left.is_zero() || !matches!(tokio::time::timeout(left, commits.changed()).await, Ok(Ok(()))) {
-                return Err(StoreError::Unavailable("the database did not reach min_revision in time".into()));
+                // One process owns the file: no revision was ever given that is not here.
+                return Err(StoreError::Rejected(Error::invalid(
+                    "min_revision",
+                    "`min_revision` is beyond every revision of this database, and no write reached it in the time a read waits",
+                )));
             }
         }
     }

@@ -70,7 +70,7 @@ macro_rules! conformance_tests {
             reads: entries_come_newest_first_whatever_the_order_asked, unknown_and_repeated_ids_are_skipped,
                 images_come_only_when_selected, a_page_over_its_bytes_is_refused_but_a_single_entry_never,
                 texts_are_cut_at_the_characters_asked_for, pages_are_total_and_disjoint,
-                a_read_waits_for_its_revision, a_revision_that_does_not_come_is_unavailable, the_plan_comes_when_asked_for;
+                a_read_waits_for_its_revision, a_revision_that_does_not_come_is_an_error, the_plan_comes_when_asked_for;
             filters: every_part_of_a_filter_must_hold, tags_match_any_of_them_in_any_script, dates_are_inclusive,
                 a_filter_that_matches_nothing_gives_an_empty_page, metadata_conditions_are_typed;
             full_text: what_was_stored_is_found_at_once, an_update_moves_the_words, a_deleted_entry_is_not_found,

@@ -8,7 +8,7 @@ use super::value::number;
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Load and time")]
 pub struct Load {
-    /// Connections at most, 1 to 100 000; more wait to be accepted.
+    /// Connections through one address or socket at most, 1 to 100 000; more wait to be accepted.
     #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
     pub max_connections: u64,
 
