@@ -2,6 +2,7 @@
 
 mod contexts;
 mod metadata;
+mod unreadable;
 
 use std::sync::Arc;
 
@@ -41,6 +42,7 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
         .into_axum_router()
         // tonic's own fallback would answer REST paths that do not exist.
         .reset_fallback()
+        .layer(axum::middleware::from_fn(unreadable::blame_the_caller))
         .layer(tonic_web::GrpcWebLayer::new());
     Ok((router, health))
 }
