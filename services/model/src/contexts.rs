@@ -59,7 +59,7 @@ pub struct StoreContextRequest {
     pub images: Option<Vec<ImageInput>>,
     /// Any JSON object, at most 64 levels deep and 1 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
     /// Up to 100 tags; trimmed, lower-cased, repeats dropped.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,11 +147,11 @@ pub struct UpdateContextRequest {
     pub text: Option<String>,
     /// Metadata that replaces the stored object; not together with `metadata_patch`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
     /// An RFC 7396 merge patch on the stored metadata: null deletes a key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata_patch: Option<JsonObject>,
     /// Tags that replace the stored ones; `[]` clears them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,10 +172,10 @@ pub struct UpdateContextBody {
     /// A new text.
     pub text: Option<String>,
     /// Metadata that replaces the stored object; not together with `metadata_patch`.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
     /// An RFC 7396 merge patch on the stored metadata: null deletes a key.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata_patch: Option<JsonObject>,
     /// Tags that replace the stored ones; `[]` clears them.
     pub tags: Option<Vec<String>>,

@@ -103,7 +103,7 @@ pub struct Entry {
     /// A generated summary, or "" while there is none.
     pub summary: String,
     /// Its metadata.
-    #[schema(value_type = Object)]
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
     /// Its tags, sorted.
     pub tags: Vec<String>,

@@ -78,7 +78,7 @@ pub struct ImageInput {
     pub mime_type: Option<String>,
     /// Anything worth knowing about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
     pub metadata: Option<JsonObject>,
 }
 

@@ -33,7 +33,7 @@ macro_rules! search_request {
             pub content_type: Option<String>,
             /// Equality per key, typed and case-sensitive.
             #[serde(skip_serializing_if = "Option::is_none")]
-            #[schema(value_type = Option<Object>)]
+            #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
             pub metadata: Option<JsonObject>,
             /// Conditions on metadata; all must hold.
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -151,7 +151,7 @@ pub struct SearchHit {
     /// Whether `text_content` was cut.
     pub is_text_content_truncated: bool,
     /// Its metadata.
-    #[schema(value_type = Object)]
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
     pub metadata: JsonObject,
     /// Its tags, sorted.
     pub tags: Vec<String>,
