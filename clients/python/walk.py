@@ -104,7 +104,7 @@ def walk(contexts):
     again = contexts.StoreContext(request, metadata=key, timeout=TIMEOUT_S)
     assert again.context_id == first.context_id < between.context_id, (first, between, again)
     request.text = "Stored twice?"
-    with refused(grpc.StatusCode.ALREADY_EXISTS, "IDEMPOTENCY_KEY_REUSED"):
+    with refused(grpc.StatusCode.INVALID_ARGUMENT, "IDEMPOTENCY_KEY_REUSED"):
         contexts.StoreContext(request, metadata=key, timeout=TIMEOUT_S)
 
     # A batch names the item at fault and stores nothing.

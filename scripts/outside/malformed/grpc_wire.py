@@ -91,6 +91,9 @@ def fill(rng, message, depth=0):
             signed = kind in (field.CPPTYPE_INT32, field.CPPTYPE_INT64)
             low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
             fitting = [value for value in NASTY_INTEGERS if low <= value <= high]
+            if field.name == "min_revision":
+                # One from the future is waited for, which is no mistake.
+                fitting = [value for value in fitting if value <= 0]
             make = lambda: rng.choice(fitting)
         if repeated:
             getattr(message, field.name).extend(make() for _ in range(rng.choice([0, 1, 3, 1200 if depth == 0 else 3])))

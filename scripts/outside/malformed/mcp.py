@@ -51,7 +51,9 @@ def faults(reply):
             yield f"not a JSON-RPC message: {one!r:.200}"
             continue
         error = one.get("error")
-        if isinstance(error, dict) and error.get("code") == -32603:
+        # Two requests in flight with one id: the first is given up.
+        cancelled = isinstance(error, dict) and error.get("message") == "the request was cancelled"
+        if isinstance(error, dict) and error.get("code") == -32603 and not cancelled:
             yield f"internal error: {error!r:.300}"
         result = one.get("result")
         if isinstance(result, dict) and result.get("isError"):
