@@ -90,13 +90,13 @@ fn find_start(conn: &mut SqliteConnection, row_id: i64, chars: u32) -> QueryResu
             entries::metadata,
             substr(entries::text, 1, i64::from(chars)),
         ))
-        .first(conn)
+        .get_result(conn)
         .optional()
 }
 
 /// The row with this row id.
 pub(crate) fn find(conn: &mut SqliteConnection, row_id: i64) -> QueryResult<Option<EntryRow>> {
-    entries::table.find(row_id).select(EntryRow::as_select()).first(conn).optional()
+    entries::table.find(row_id).select(EntryRow::as_select()).get_result(conn).optional()
 }
 
 /// The entries with these row ids, in the same order; unknown ones are skipped.

@@ -93,7 +93,7 @@ pub(crate) fn find<T: Recorded>(
         .find((owner, &key.key))
         .filter(idempotency::at.gt(oldest_kept(now)))
         .select((idempotency::request_hash, idempotency::outcome, idempotency::revision))
-        .first(conn)
+        .get_result(conn)
         .optional()?;
     let Some((hash, outcome, revision)) = found else { return Ok(None) };
     let reused = || {

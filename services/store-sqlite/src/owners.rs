@@ -7,6 +7,7 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::schema::owners;
+use crate::statement::{self, Value};
 
 /// Bits of a row id that hold the entry's id; the owner's number has the rest.
 const ID_BITS: u32 = 40;
@@ -14,8 +15,8 @@ const ID_BITS: u32 = 40;
 const OWNERS: i64 = 1 << (62 - ID_BITS);
 
 /// One owner's row.
-#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable, AsChangeset, Identifiable)]
-#[diesel(table_name = owners, primary_key(owner))]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = owners)]
 pub(crate) struct Owner {
     pub owner: i64,
     pub owner_id: String,
@@ -44,7 +45,7 @@ pub(crate) const fn id_of_row(row_id: i64) -> i64 {
 
 /// The owner's row, when it ever wrote.
 pub(crate) fn find(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Option<Owner>> {
-    owners::table.filter(owners::owner_id.eq(id.as_str())).select(Owner::as_select()).first(conn).optional()
+    owners::table.filter(owners::owner_id.eq(id.as_str())).select(Owner::as_select()).get_result(conn).optional()
 }
 
 /// The rows the writer changed in the transaction that is open, and those it read before. Each changed row is written
@@ -107,19 +108,28 @@ impl Owners {
     /// Writes the changed rows.
     pub fn flush(&mut self, conn: &mut SqliteConnection) -> QueryResult<()> {
         for (owner, written) in self.rows.values_mut().filter(|(_, written)| *written == Written::Not) {
-            diesel::update(owners::table.find(owner.owner))
-                .set((
-                    owners::revision.eq(owner.revision),
-                    owners::next_id.eq(owner.next_id),
-                    owners::entry_count.eq(owner.entry_count),
-                    owners::user_count.eq(owner.user_count),
-                    owners::agent_count.eq(owner.agent_count),
-                    owners::multimodal_count.eq(owner.multimodal_count),
-                    owners::image_count.eq(owner.image_count),
-                    owners::thread_count.eq(owner.thread_count),
-                    owners::tag_count.eq(owner.tag_count),
-                ))
-                .execute(conn)?;
+            let Owner {
+                owner,
+                owner_id: _,
+                revision,
+                next_id,
+                entry_count,
+                user_count,
+                agent_count,
+                multimodal_count,
+                image_count,
+                thread_count,
+                tag_count,
+            } = owner;
+            let counts = [entry_count, user_count, agent_count, multimodal_count, image_count, thread_count, tag_count];
+            let values: Vec<Value<'_>> =
+                [revision, next_id].into_iter().chain(counts).chain([owner]).map(|value| Value::Int(*value)).collect();
+            statement::execute(
+                conn,
+                "UPDATE owners SET revision = ?, next_id = ?, entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, \
+                 image_count = ?, thread_count = ?, tag_count = ? WHERE owner = ?",
+                &values,
+            )?;
             *written = Written::Yes;
         }
         Ok(())

@@ -4,6 +4,7 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::schema::{entry_tags, tag_counts};
+use crate::statement::{self, Value};
 use crate::transaction::Transaction;
 
 /// Adds an entry's tags to the index.
@@ -13,14 +14,17 @@ pub(crate) fn add<'t>(transaction: &mut Transaction<'_>, row_id: i64, tags: impl
         diesel::insert_into(entry_tags::table)
             .values((entry_tags::owner.eq(owner), entry_tags::tag.eq(tag), entry_tags::row_id.eq(row_id)))
             .execute(transaction.conn)?;
-        let entries: i64 = diesel::insert_into(tag_counts::table)
-            .values((tag_counts::owner.eq(owner), tag_counts::tag.eq(tag), tag_counts::entries.eq(1)))
-            .on_conflict((tag_counts::owner, tag_counts::tag))
-            .do_update()
-            .set(tag_counts::entries.eq(tag_counts::entries + 1))
-            .returning(tag_counts::entries)
-            .get_result(transaction.conn)?;
-        transaction.owner.tag_count += i64::from(entries == 1);
+        let known = statement::execute(
+            transaction.conn,
+            "UPDATE tag_counts SET entries = entries + 1 WHERE owner = ? AND tag = ?",
+            &[Value::Int(owner), Value::Text(tag)],
+        )?;
+        if known == 0 {
+            diesel::insert_into(tag_counts::table)
+                .values((tag_counts::owner.eq(owner), tag_counts::tag.eq(tag), tag_counts::entries.eq(1)))
+                .execute(transaction.conn)?;
+            transaction.owner.tag_count += 1;
+        }
     }
     Ok(())
 }
@@ -37,14 +41,8 @@ pub(crate) fn remove<'t>(transaction: &mut Transaction<'_>, row_id: i64, tags: i
 
 /// Counts one entry less and gives whether the tag is used no more.
 fn release(conn: &mut SqliteConnection, owner: i64, tag: &str) -> QueryResult<bool> {
-    let left: Option<i64> = diesel::update(tag_counts::table.find((owner, tag)))
-        .set(tag_counts::entries.eq(tag_counts::entries - 1))
-        .returning(tag_counts::entries)
-        .get_result(conn)
-        .optional()?;
-    let unused = left.is_some_and(|left| left <= 0);
-    if unused {
-        diesel::delete(tag_counts::table.find((owner, tag))).execute(conn)?;
-    }
-    Ok(unused)
+    let of_tag = [Value::Int(owner), Value::Text(tag)];
+    statement::execute(conn, "UPDATE tag_counts SET entries = entries - 1 WHERE owner = ? AND tag = ?", &of_tag)?;
+    let unused = statement::execute(conn, "DELETE FROM tag_counts WHERE owner = ? AND tag = ? AND entries <= 0", &of_tag)?;
+    Ok(unused > 0)
 }

@@ -9,10 +9,11 @@ use sha2::{Digest as _, Sha256};
 use crate::failure::store_error;
 use crate::owners::{Owner, id_of_row};
 use crate::schema::{entries, threads};
+use crate::statement::{self, Value};
 
 /// One thread's row.
-#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable, AsChangeset)]
-#[diesel(table_name = threads, primary_key(owner, thread_id))]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[diesel(table_name = threads)]
 pub(crate) struct ThreadRow {
     pub owner: i64,
     pub thread_id: String,
@@ -86,19 +87,38 @@ impl ThreadRow {
     }
 
     pub fn update(&self, conn: &mut SqliteConnection) -> QueryResult<()> {
-        diesel::update(threads::table.find((self.owner, &self.thread_id)))
-            .set((
-                threads::entry_count.eq(self.entry_count),
-                threads::user_count.eq(self.user_count),
-                threads::agent_count.eq(self.agent_count),
-                threads::multimodal_count.eq(self.multimodal_count),
-                threads::first_entry.eq(self.first_entry),
-                threads::last_entry.eq(self.last_entry),
-                threads::last_id.eq(self.last_id),
-                threads::last_source.eq(&self.last_source),
-                threads::last_hash.eq(self.last_hash),
-            ))
-            .execute(conn)?;
+        use Value::{Int, Text};
+        let Self {
+            owner,
+            thread_id,
+            entry_count,
+            user_count,
+            agent_count,
+            multimodal_count,
+            first_entry,
+            last_entry,
+            last_id,
+            last_source,
+            last_hash,
+        } = self;
+        statement::execute(
+            conn,
+            "UPDATE threads SET entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, first_entry = ?, \
+             last_entry = ?, last_id = ?, last_source = ?, last_hash = ? WHERE owner = ? AND thread_id = ?",
+            &[
+                Int(*entry_count),
+                Int(*user_count),
+                Int(*agent_count),
+                Int(*multimodal_count),
+                Int(*first_entry),
+                Int(*last_entry),
+                Int(*last_id),
+                Text(last_source),
+                Int(*last_hash),
+                Int(*owner),
+                Text(thread_id),
+            ],
+        )?;
         Ok(())
     }
 }
@@ -114,7 +134,7 @@ pub(crate) struct Newest {
 }
 
 pub(crate) fn find(conn: &mut SqliteConnection, owner: i64, thread_id: &str) -> QueryResult<Option<ThreadRow>> {
-    threads::table.find((owner, thread_id)).select(ThreadRow::as_select()).first(conn).optional()
+    threads::table.find((owner, thread_id)).select(ThreadRow::as_select()).get_result(conn).optional()
 }
 
 /// Brings a thread's row in line with its entries after some were deleted. Gives whether the thread is gone.
@@ -136,7 +156,7 @@ pub(crate) fn after_removal(conn: &mut SqliteConnection, owner: i64, thread_id: 
     row.multimodal_count -= removed.multimodal;
     row.first_entry = of_thread().select(entries::created_at).order((entries::created_at.asc(), entries::row_id.asc())).first(conn)?;
     if row.last_id != id_of_row(last_row) {
-        let text: String = entries::table.find(last_row).select(entries::text).first(conn)?;
+        let text: String = entries::table.find(last_row).select(entries::text).get_result(conn)?;
         row.last_hash = text_hash(&text);
     }
     row.last_entry = last_entry;
