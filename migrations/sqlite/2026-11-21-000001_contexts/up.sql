@@ -61,6 +61,8 @@ CREATE TABLE entries (
 
 CREATE INDEX entries_by_time ON entries (owner, created_at, row_id);
 CREATE INDEX entries_by_thread ON entries (owner, thread_id, created_at, row_id);
+-- Few entries have images: a search for them must not read the others.
+CREATE INDEX entries_with_images ON entries (owner, created_at, row_id) WHERE image_count > 0;
 
 CREATE TABLE entry_tags (
     owner  INTEGER NOT NULL,

@@ -46,7 +46,8 @@ impl Default for EngineConfig {
             search_truncation_length: 300,
             fts: Switch::Auto,
             fts_language: "english".to_owned(),
-            fts_ranking_cap: 5000,
+            // The deepest page of a ranked search (offset 10 000, 100 results) lies within it.
+            fts_ranking_cap: 10_100,
             semantic: Switch::Auto,
             hybrid: Switch::Auto,
             hybrid_rrf_k: 60,

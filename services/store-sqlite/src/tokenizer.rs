@@ -19,10 +19,14 @@ pub(crate) const VERBATIM: char = '\u{1}';
 
 type TokenCallback = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
 
-/// Makes the tokenizer known to every connection opened from now on in this process.
+/// Makes the tokenizer known to every connection opened from now on in this process. To be called before the first one.
 pub fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        // Counting the memory in use takes a lock for every allocation of every thread, and nobody reads the count.
+        // Refused when SQLite runs already, which does no harm.
+        // SAFETY: the option takes one int (https://sqlite.org/c3ref/c_config_covering_index_scan.html#sqliteconfigmemstatus).
+        unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_MEMSTATUS, 0) };
         // SAFETY: `initialise` has the signature that SQLite calls automatic extensions with; the declared one is only
         // a placeholder (https://sqlite.org/c3ref/auto_extension.html).
         let code = unsafe { ffi::sqlite3_auto_extension(Some(initialise)) };

@@ -18,7 +18,7 @@ pub struct Search {
     pub fts_language: String,
 
     /// Newest matches that a ranked full-text search ranks at most, 100 to 1 000 000; the reply says when there were more.
-    #[arg(long, env = "FTS_RANKING_CAP", value_name = "N", default_value = "5000", value_parser = number(100, 1_000_000), global = true)]
+    #[arg(long, env = "FTS_RANKING_CAP", value_name = "N", default_value = "10100", value_parser = number(100, 1_000_000), global = true)]
     pub fts_ranking_cap: u64,
 
     /// Full text and meaning together: true, false, or auto (on when at least one of the two works).

@@ -5,7 +5,7 @@
 //! filter can use is read up to a bound. When one ends before it, its rows are all there is to look at. When none
 //! does, matches are frequent, and reading newest first until the page is full finds them soon.
 
-use context_model::{Filter, MetadataPath};
+use context_model::{ContentType, Filter, MetadataPath};
 use context_store::Page;
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
@@ -126,6 +126,9 @@ fn access(
 fn ordered_index(filter: &Filter, indexed: &[MetadataPath]) -> Option<String> {
     if filter.thread_id.is_some() {
         return Some("entries_by_thread".to_owned());
+    }
+    if filter.content_type == Some(ContentType::Multimodal) {
+        return Some("entries_with_images".to_owned());
     }
     let mut fields = filter.conditions.iter().filter(|condition| indexed.contains(&condition.path));
     fields.find(|condition| condition::index_term(condition).is_some_and(|term| term.ordered)).map(|condition| index_name(&condition.path))

@@ -1,6 +1,6 @@
 //! The compiled filter against the oracle, and its plans.
 
-mod generate;
+pub(crate) mod generate;
 mod plans;
 mod property;
 pub(crate) mod store;

@@ -44,9 +44,12 @@ pub(crate) struct Document<'e> {
 /// The database's.
 pub(crate) fn create_table(conn: &mut SqliteConnection, owner: i64, language: Language) -> QueryResult<()> {
     let language = language.name();
+    // Segments are merged by eights instead of fours: a third less is rewritten as the index grows, for a few more
+    // look-ups in a search.
     conn.batch_execute(&format!(
         "CREATE VIRTUAL TABLE IF NOT EXISTS fts_{owner} USING fts5(text, ctx, scope, content='', contentless_delete=1, \
-         tokenize='context {language}')"
+         tokenize='context {language}'); \
+         INSERT INTO fts_{owner}(fts_{owner}, rank) VALUES ('automerge', 8)"
     ))
 }
 

@@ -1,5 +1,7 @@
 //! The full-text table by itself: entries are put in without the writer.
 
+mod agreement;
+
 use context_model::{Comparison, Condition, ContentType, Filter, JsonObject, Scalar, Source, Tags, ThreadId, Timestamp};
 use context_store::{FtsSearch, Page, StoredEntry};
 use context_text::{Analyzer, Language, Mode, parse};

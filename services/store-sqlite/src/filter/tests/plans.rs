@@ -1,6 +1,6 @@
 //! Which index answers which operator, and that no search sorts or reads the whole table.
 
-use context_model::{Filter, FilterInput, MetadataFilter, Tags, ThreadId, Timestamp, Violations};
+use context_model::{ContentType, Filter, FilterInput, MetadataFilter, Tags, ThreadId, Timestamp, Violations};
 use context_store::Page;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -22,6 +22,7 @@ fn store(entries: i64) -> SqliteConnection {
             let status = if id == 1 { "Rare" } else { ["open", "done"][usize::from(id % 2 == 0)] };
             let mut entry = entry(id, json!({"status": status, "n": id, "plain": status}).as_object().unwrap().clone());
             entry.thread_id = format!("t{}", id % 2);
+            entry.content_type = if id % 5 == 0 { ContentType::Multimodal } else { ContentType::Text };
             entry.tags = vec![status.to_lowercase()];
             insert(conn, OWNER, &entry);
         }
@@ -97,6 +98,7 @@ fn one_value_is_read_newest_first_from_its_index() {
         (filter("status", "in", json!(["open"]), false), INDEX),
         (Filter { created_from: Some(Timestamp(5_000)), ..filter("status", "eq", json!("open"), false) }, INDEX),
         (Filter { thread_id: Some(ThreadId::from_stored("t1".into())), ..Filter::default() }, "entries_by_thread"),
+        (Filter { content_type: Some(ContentType::Multimodal), ..Filter::default() }, "entries_with_images"),
         (Filter::default(), "entries_by_time"),
         (Filter { created_to: Some(Timestamp(5_000_000)), ..Filter::default() }, "entries_by_time"),
         (Filter { source: Some(context_model::Source::User), ..Filter::default() }, "entries_by_time"),
