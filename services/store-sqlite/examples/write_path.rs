@@ -82,7 +82,7 @@ fn entry(n: u64) -> NewEntry {
     let serde_json::Value::Object(metadata) = metadata else { unreachable!("an object") };
     NewEntry {
         thread_id: ThreadId::from_stored(format!("thread-{}", n / 1000 * 10 + n % 10)),
-        source: if n % 2 == 0 { Source::User } else { Source::Agent },
+        source: if n.is_multiple_of(2) { Source::User } else { Source::Agent },
         text,
         images: None,
         metadata: Some(Metadata::from_stored(metadata)),
