@@ -20,11 +20,14 @@ use tower::Service as _;
 
 use crate::app::App;
 use crate::edge::Peer;
+use crate::patience::Patience;
 
 /// A connection must bring a complete request head within this time, and later ones within it too.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a silent HTTP/2 connection is asked whether it still lives, and how long it may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
+/// A peer that takes nothing of a reply for this long is cut.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 512;
 /// Bytes of request headers.
@@ -183,7 +186,7 @@ impl Connections {
             request.extensions_mut().insert(peer);
             router.clone().call(request.map(Body::new))
         });
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(Patience::new(io, WRITE_TIMEOUT)), service));
         let mut head_timeout = std::pin::pin!(tokio::time::sleep(HEAD_TIMEOUT));
         let mut waiting = true;
         let mut draining = false;

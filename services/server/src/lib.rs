@@ -32,6 +32,7 @@ mod memory;
 mod metrics;
 mod open;
 mod operation;
+mod patience;
 mod rest;
 mod serve;
 mod socket;

@@ -102,6 +102,22 @@ async fn a_request_that_does_not_end_holds_the_stop_up_no_longer_than_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn connections_without_a_request_do_not_hold_the_stop_up() {
+    // Were one of them waited for, it would be for a minute.
+    let service = Service::start_with(&["--drain-timeout-seconds=60"]).await;
+    let _silent = TcpStream::connect(service.address).await.unwrap();
+    let mut kept_alive = TcpStream::connect(service.address).await.unwrap();
+    kept_alive.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    kept_alive.read_exact(&mut [0; 12]).await.unwrap();
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("unix:{}", service.socket.display())).unwrap();
+    let channel = endpoint.connect().await.unwrap();
+    let mut idle = context_proto::v1::context_service_client::ContextServiceClient::new(channel);
+    idle.list_threads(context_proto::v1::ListThreadsRequest::default()).await.unwrap();
+    service.begin_stop();
+    tokio::time::timeout(Duration::from_secs(20), service.stopped()).await.expect("it stops at once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_stored_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     for round in 1..=2 {

@@ -1,6 +1,7 @@
 //! The program itself: its command line, and how one process gives way to another.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -103,6 +104,33 @@ fn the_banner_says_where_it_listens_and_how_to_register_the_gateway() {
     process.terminate();
     assert_eq!(process.exit_code(), Some(0));
     assert!(!directory.path().join("context.sock").exists());
+}
+
+#[test]
+fn the_log_tells_what_happened_and_nothing_of_what_was_stored() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut process, banner) = Process::start(program(directory.path()).env("LOG_LEVEL", "debug").env("LOG_FORMAT", "json"));
+    let address = banner.split("REST      http://").nth(1).and_then(|rest| rest.split('/').next()).expect("an address").to_owned();
+    let mut stderr = process.0.stderr.take().expect("stderr");
+    let post = |path: &str, body: &str| {
+        let mut stream = TcpStream::connect(&address).expect("a connection");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nx-request-id: job-1\r\n");
+        write!(stream, "{head}idempotency-key: hidden-key\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+            .expect("sent");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply");
+        reply
+    };
+    let stored = r#"{"thread_id": "t", "source": "user", "text": "hidden-text", "metadata": {"k": "hidden-metadata"}}"#;
+    assert!(post("/v1/contexts", stored).starts_with("HTTP/1.1 201"));
+    assert!(post("/v1/contexts", r#"{"thread_id": "t", "source": "hidden-source", "text": "x"}"#).starts_with("HTTP/1.1 400"));
+    assert!(post("/v1/contexts/search/fts", r#"{"query": "hidden-query"}"#).starts_with("HTTP/1.1 200"));
+    process.terminate();
+    let mut log = String::new();
+    stderr.read_to_string(&mut log).unwrap();
+    assert!(log.lines().any(|line| line.contains("job-1") && line.contains("INVALID_ARGUMENT")), "{log}");
+    assert!(!log.contains("hidden"), "{log}");
+    assert_eq!(process.exit_code(), Some(0));
 }
 
 #[test]
