@@ -101,7 +101,13 @@ impl Home {
     /// the test, however that ends.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(binary(name));
+        self.command_at(&binary(name))
+    }
+
+    /// The same for any program.
+    #[must_use]
+    pub fn command_at(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -125,9 +131,18 @@ impl Home {
     /// When it does not start.
     #[must_use]
     pub fn spawn(&self) -> Service {
+        self.spawn_as(self.command("context-service"))
+    }
+
+    /// Starts a service by this command, which becomes it.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn spawn_as(&self, mut command: Command) -> Service {
         let log = self.path().join(format!("service-{}.log", LOGS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
         let file = File::create(&log).expect("a log");
-        let child = self.command("context-service").stdout(Stdio::null()).stderr(file).spawn().expect("the service starts");
+        let child = command.stdout(Stdio::null()).stderr(file).spawn().expect("the service starts");
         Service { child, socket: self.socket(), log }
     }
 
@@ -202,6 +217,11 @@ impl Service {
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child").is_none()
     }
 
     /// Asks it to stop, as an init system does, and waits for its end.

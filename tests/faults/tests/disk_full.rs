@@ -1,6 +1,7 @@
 //! Disks that fill up, turn read-only or fail under a running service, on gRPC and REST.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,6 +12,7 @@ use context_faults::door::{Door as _, Embedded, Grpc};
 use context_faults::http;
 use context_faults::ledger::Ledger;
 use context_faults::load::{Load, Signals, nothing_wrong, settle};
+use context_faults::process::{Home, Service, binary};
 use context_faults::random::{Random, rounds, seed};
 use context_model::Reason;
 use context_service::{Running, Started, cli::Cli, config};
@@ -107,6 +109,55 @@ async fn a_disk_whose_writes_fail_refuses_writes_serves_reads_and_recovers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_whose_syncs_fail_acknowledges_nothing_and_recovers() {
     survives(Expected { fault: Fault::SyncError, reason: Reason::StoreUnavailable, code: tonic::Code::Unavailable, status: 503 }).await;
+}
+
+/// A service on a file system of its own with 6 MB, 3 of them taken. `None` where mounting is not allowed.
+async fn on_a_small_file_system(home: &Home) -> Option<Service> {
+    let script = "mount -t tmpfs -o size=6m tmpfs \"$1\" && head -c 3000000 /dev/zero >\"$1/ballast\" && exec \"$0\"";
+    let small = home.path().join("small");
+    std::fs::create_dir(&small).expect("a directory");
+    let mut command = home.command_at(Path::new("unshare"));
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(binary("context-service")).arg(&small);
+    command.env("DB_PATH", small.join("contexts.db"));
+    if !Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).status().is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut service = home.spawn_as(command);
+    service.ready().await;
+    Some(service)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_recovers() {
+    let home = Home::new();
+    let Some(mut service) = on_a_small_file_system(&home).await else {
+        eprintln!("SKIPPED: unshare may not mount a file system here");
+        return;
+    };
+    let door = home.door();
+    let mut stored = Vec::new();
+    let error = loop {
+        let content = Content { images: Vec::new(), ..content(stored.len() as u64 + 1) };
+        match door.store(content.request()).await {
+            Ok(reply) => stored.push((reply.context_id, content)),
+            Err(error) => break error,
+        }
+        assert!(stored.len() < 5000, "6 MB do not hold that many");
+    };
+    assert_eq!(error.reason, Reason::StorageFull, "{error:?}");
+    let check = async || {
+        let found = door.everything().await.expect("reads go on");
+        assert!(stored.iter().all(|(id, content)| found.get(id).is_some_and(|entry| Content::from(entry.clone()) == *content)));
+        found.len()
+    };
+    assert_eq!(check().await, stored.len());
+    assert!(service.is_running());
+
+    let ballast = format!("/proc/{}/root{}", service.pid().as_raw_nonzero(), home.path().join("small/ballast").display());
+    std::fs::remove_file(ballast).expect("the ballast can be thrown off");
+    door.store(content(0).request()).await.expect("writes go on when there is room");
+    assert_eq!(check().await, stored.len() + 1);
+    assert!(service.terminate().await.success());
 }
 
 #[tokio::test]
