@@ -126,17 +126,18 @@ async fn a_stopping_service_finishes_what_is_queued() {
     door.store(Content::new(1, 0, 0, "before").request()).await.expect("it works");
     let blocker = Blocker::hold(&home.database());
     let mut requests = JoinSet::new();
-    for serial in 0..50 {
-        let door = door.clone();
-        requests.spawn(async move { door.store(Content::new(0, serial, 0, "draining").request()).await });
-    }
+    // The writer takes all that waits at once, so how many stay in the queue behind it depends on the moment: send
+    // until enough do.
     let queued = async {
-        loop {
+        for serial in 0..1000 {
+            let storing = door.clone();
+            requests.spawn(async move { storing.store(Content::new(0, serial, 0, "draining").request()).await });
             let metrics = door.statistics().await.expect("statistics").connection_metrics.expect("without keys they are shown");
             if metrics.queued_writes >= 20 {
-                break;
+                return;
             }
         }
+        panic!("1000 requests and the queue is not filled");
     };
     tokio::time::timeout(std::time::Duration::from_secs(60), queued).await.expect("the requests are queued");
     rustix::process::kill_process(service.pid(), rustix::process::Signal::TERM).expect("the service runs");
