@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
+use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory, FromArgMatches};
+use clap::{Arg, Command, CommandFactory, FromArgMatches};
 
 use super::value::expand;
 
@@ -25,34 +26,40 @@ pub fn read<C: CommandFactory + FromArgMatches>(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Result<C, ReadError> {
     let mut given = arguments.into_iter();
-    let mut command = C::command().args_override_self(true);
+    let named = C::command();
     let mut line: Vec<OsString> = given.next().into_iter().collect();
-    let mut empty = Vec::new();
-    for arg in command.get_arguments() {
+    for arg in named.get_arguments() {
         let Some(name) = arg.get_env().and_then(|name| name.to_str()) else { continue };
         match env(name).map(|value| expand(&value, env)) {
             Some(value) if !value.trim().is_empty() => {
                 line.push(format!("--{}={value}", arg.get_long().unwrap_or_default()).into());
             }
-            _ => empty.push(arg.get_id().clone()),
+            _ => {}
         }
-    }
-    // Otherwise clap would read the variable itself, unexpanded.
-    for id in empty {
-        command = command.mut_arg(id, |arg| arg.env(clap::builder::Resettable::Reset));
     }
     line.extend(given.map(|argument| match argument.into_string() {
         Ok(text) => expand(&text, env).into(),
         Err(not_unicode) => not_unicode,
     }));
-    let named = C::command();
+    let mut command = C::command().args_override_self(true).mut_args(without_env);
     let mut matches = command.try_get_matches_from_mut(line).map_err(|error| refusal(&error, &named))?;
     C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named))
 }
 
+/// Keeps clap from reading the variable itself, unexpanded, but not from telling its name.
+fn without_env(arg: Arg) -> Arg {
+    let Some(name) = arg.get_env().and_then(|name| name.to_str()).map(str::to_owned) else { return arg };
+    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let long_help = arg.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
+    arg.env(Resettable::Reset).help(format!("{help} [env: {name}]")).long_help(format!("{long_help}\n\n[env: {name}]"))
+}
+
 fn refusal(error: &clap::Error, command: &Command) -> ReadError {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        return ReadError { text: error.render().ansi().to_string(), exit_code: 0 };
+        let text = error.render();
+        let terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        let text = if terminal { text.ansi().to_string() } else { text.to_string() };
+        return ReadError { text: format!("{}\n", text.trim_end()), exit_code: 0 };
     }
     ReadError { text: about_a_value(error, command).unwrap_or_else(|| error.render().to_string()), exit_code: 2 }
 }

@@ -144,6 +144,17 @@ async fn the_socket_serves_the_same_whatever_host_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_second_address_serves_grpc_alone() {
+    let service = Service::start_with(&["--grpc-listen=127.0.0.1:0"]).await;
+    let address = service.grpc_address.expect("a second address");
+    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
+    ContextServiceClient::new(channel).store_context(entry("over the second address")).await.unwrap();
+    assert_eq!(service.get("/v1/statistics").send().await.json()["total_entries"], 1);
+    let rest = crate::client::Request::new("GET", format!("http://{address}/v1/statistics")).send().await;
+    assert_eq!((rest.status.as_u16(), rest.reason().as_str()), (404, "NOT_FOUND"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn grpc_web_works_over_http_1() {
     let service = Service::start().await;
     // An empty message: no compression, length 0.

@@ -83,3 +83,11 @@ async fn deeply_nested_json_is_refused() {
     let id = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "after"})).send().await;
     assert_eq!(id.status, 201);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_would_unpack_to_more_memory_than_there_is_is_refused_before_it_is_parsed() {
+    let service = Service::start().await;
+    let body = format!("{{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"metadata\":{{\"a\":[0{}]}}}}", ",0".repeat(10_000_000));
+    let reply = service.request("POST", "/v1/contexts").header("content-type", "application/json").body(body).send().await;
+    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (413, "REQUEST_TOO_LARGE"));
+}

@@ -81,8 +81,8 @@ fn a_bad_value_is_refused_with_the_name_of_its_setting() {
 #[test]
 fn flags_win_over_variables_and_an_empty_variable_is_unset() {
     let directory = tempfile::tempdir().unwrap();
-    let help = |command: &mut Command| run(command.arg("--help"));
-    assert_eq!(help(&mut program(directory.path())).0, 0);
+    let (code, help, _) = run(program(directory.path()).env("DB_PATH", "").arg("--help"));
+    assert!(code == 0 && help.contains("[env: DB_PATH]") && help.contains("[default: ~/.mcp/context_storage.db]"), "{help}");
     // The port cannot be listened on, so that the start ends with a sentence that shows which value won.
     let (code, _, stderr) =
         run(program(directory.path()).env("CONTEXT_LISTEN", "${NOT_SET:-192.0.2.7:1}").env("AUTH", "").env("CONTEXT_INSECURE", "true"));

@@ -14,6 +14,7 @@ use crate::client::Request;
 /// A service with a database of its own; both go away with it.
 pub struct Service {
     pub address: SocketAddr,
+    pub grpc_address: Option<SocketAddr>,
     pub socket: PathBuf,
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -34,6 +35,7 @@ impl Service {
         };
         Self {
             address: running.address().expect("an address"),
+            grpc_address: running.places().grpc_address,
             socket: running.socket().to_owned(),
             stop: running.stop(),
             task: tokio::spawn(running.run()),
