@@ -12,7 +12,7 @@ use crate::usage::CpuTimes;
 use crate::wire::{FULL_TEXT_LIMIT, Operation, Query, SEARCH_LIMIT};
 
 /// Matches that are ranked at most, as in the service.
-const RANKING_CAP: i64 = 5000;
+const RANKING_CAP: i64 = 10_100;
 /// The columns of a result and the characters of text in it.
 const COLUMNS: &str = "row_id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata";
 

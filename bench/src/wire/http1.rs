@@ -15,6 +15,7 @@ const MCP_REVISION: &str = "2025-11-25";
 
 /// An HTTP/1.1 connection that is kept open.
 pub struct Http1 {
+    address: SocketAddr,
     sender: SendRequest<Full<Bytes>>,
     host: HeaderValue,
 }
@@ -51,11 +52,7 @@ impl Http1 {
     /// # Errors
     /// When nobody listens.
     pub async fn connect(address: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(Self { sender, host: HeaderValue::from_str(&address.to_string())? })
+        Ok(Self { address, sender: open(address).await?, host: HeaderValue::from_str(&address.to_string())? })
     }
 
     /// Sends a request and gives the body of the reply.
@@ -74,10 +71,22 @@ impl Http1 {
         } else {
             request.header(header::ACCEPT, "application/json")
         };
+        // Servers close connections that were not used for some time.
+        if self.sender.is_closed() {
+            self.sender = open(self.address).await?;
+        }
         self.sender.ready().await?;
         let response = self.sender.send_request(request.body(Full::new(body))?).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         if status.is_success() { Ok(body) } else { Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into()) }
     }
+}
+
+async fn open(address: SocketAddr) -> Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
 }
