@@ -94,10 +94,16 @@ impl Writer {
         while let Some(jobs) = queue.take(GROUP_REQUESTS, GROUP_BYTES, || self.idle()) {
             self.commit(jobs);
         }
-        if let Some(conn) = &mut self.conn
-            && let Err(error) = conn.batch_execute("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")
-        {
-            tracing::warn!(error = %error, "The log was not moved into the database; the next start does it");
+        if let Some(conn) = &mut self.conn {
+            // Apart, because the first needs room on the disk and the second can do without.
+            for (statement, left_undone) in [
+                ("PRAGMA optimize", "The statistics of the database were not brought up to date"),
+                ("PRAGMA wal_checkpoint(TRUNCATE)", "The log was not moved into the database; the next start does it"),
+            ] {
+                if let Err(error) = conn.batch_execute(statement) {
+                    tracing::warn!(error = %error, "{left_undone}");
+                }
+            }
         }
         drop(self.conn.take());
         drop(self.lock);
