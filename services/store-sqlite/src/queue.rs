@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a queued item weighs.
 pub(crate) trait Weight {
@@ -25,6 +25,8 @@ struct State<T> {
     items: VecDeque<T>,
     bytes: usize,
     closed: bool,
+    /// Items below which nobody is woken.
+    wanted: usize,
 }
 
 /// Why an item was not taken.
@@ -36,7 +38,7 @@ pub(crate) enum Refused {
 
 impl<T: Weight> Queue<T> {
     pub fn new(max_items: usize, max_bytes: usize) -> Self {
-        let state = State { items: VecDeque::new(), bytes: 0, closed: false };
+        let state = State { items: VecDeque::new(), bytes: 0, closed: false, wanted: 1 };
         Self { state: Mutex::new(state), ready: Condvar::new(), max_items: max_items.max(1), max_bytes }
     }
 
@@ -52,14 +54,33 @@ impl<T: Weight> Queue<T> {
         }
         state.bytes += bytes;
         state.items.push_back(item);
+        let wake = state.items.len() >= state.wanted;
         drop(state);
-        self.ready.notify_one();
+        if wake {
+            self.ready.notify_one();
+        }
         Ok(())
     }
 
     /// Waits for an item; `None` when the queue is closed and empty. `idle` is called once when none came for a while.
     pub fn pop(&self, idle: impl FnMut()) -> Option<T> {
         self.take(1, usize::MAX, idle).and_then(|mut items| items.pop())
+    }
+
+    /// Waits until so many items are queued, the queue is closed, or `patience` is over. For the only thread that
+    /// takes items: while it waits here, a push wakes nobody until there are enough.
+    pub fn gather(&self, wanted: usize, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let mut state = self.lock();
+        state.wanted = wanted.min(self.max_items);
+        while !state.closed && state.items.len() < state.wanted {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.wanted = 1;
     }
 
     /// Waits for an item, and takes with it what is queued behind it, up to these bounds. `None` when the queue is
@@ -156,6 +177,26 @@ mod tests {
         assert_eq!(queue.take(10, 10, || ()), Some(vec![Item(4), Item(5)]));
         assert_eq!(queue.take(1, 10, || ()), Some(vec![Item(6)]));
         assert_eq!(queue.len(), 1);
+    }
+
+    #[test]
+    fn gathering_ends_with_enough_items_with_its_patience_and_with_the_queue() {
+        const FOREVER: Duration = Duration::from_secs(3600);
+        let queue = Queue::new(10, 1000);
+        queue.push(Item(1)).unwrap();
+        queue.gather(1, FOREVER);
+        queue.gather(2, Duration::from_millis(1));
+        assert_eq!(queue.len(), 1, "nothing is taken");
+        std::thread::scope(|scope| {
+            let gathering = scope.spawn(|| queue.gather(3, FOREVER));
+            queue.push(Item(1)).unwrap();
+            queue.push(Item(1)).unwrap();
+            gathering.join().unwrap();
+            let gathering = scope.spawn(|| queue.gather(99, FOREVER));
+            queue.close();
+            gathering.join().unwrap();
+        });
+        assert_eq!(queue.take(10, 1000, || ()).map(|items| items.len()), Some(3));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::readers::{Lane, LaneHandle};
 use crate::request::Request;
 use crate::transaction::Transaction;
 use crate::weigh;
-use crate::writer::{BoxJob, Counters, Open, Writer};
+use crate::writer::{BoxJob, Company, Counters, Open, Writer};
 use crate::{batch, delete_entries, fts, read_entries, statistics, store_entry, threads, tokenizer, update_entry};
 
 /// Bytes of payload that may wait to be written; one more request is refused with `OVERLOADED`.
@@ -100,6 +100,7 @@ impl SqliteStore {
             counters: Arc::clone(&counters),
             commits: ticks,
             lock: opened.lock,
+            company: Company::default(),
         };
         let (stop, stopped) = oneshot::channel();
         std::thread::Builder::new()

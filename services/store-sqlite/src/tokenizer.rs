@@ -34,7 +34,7 @@ pub fn register() {
     });
 }
 
-/// Registers the tokenizer on a new connection.
+/// Registers the tokenizer on a new connection, and lets its prepared statements stay prepared.
 unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_char, _api: *const ffi::sqlite3_api_routines) -> c_int {
     // SAFETY: `db` is an open connection; the statement is finalised before it is used elsewhere, and the pointer that
     // `fts5(?1)` fills in is valid as long as the connection.
@@ -54,6 +54,12 @@ unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_cha
         let Some(create_tokenizer) = api.as_ref().and_then(|api| api.xCreateTokenizer) else {
             return ffi::SQLITE_ERROR;
         };
+        // Without it SQLite compiles a statement a second time at its first step when a limit is bound, because the plan
+        // might depend on the value (`sqlite3ExprIsInteger`, `SQLITE_DBCONFIG_ENABLE_QPSG`). Our plans do not.
+        let code = ffi::sqlite3_db_config(db, ffi::SQLITE_DBCONFIG_ENABLE_QPSG, 1 as c_int, ptr::null_mut::<c_int>());
+        if code != ffi::SQLITE_OK {
+            return code;
+        }
         let mut tokenizer = ffi::fts5_tokenizer { xCreate: Some(create), xDelete: Some(delete), xTokenize: Some(tokenize) };
         create_tokenizer(api, c"context".as_ptr(), ptr::null_mut(), &raw mut tokenizer, None)
     }

@@ -4,6 +4,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
 use context_store::StoreError;
 use diesel::connection::SimpleConnection as _;
@@ -24,6 +25,10 @@ use crate::statement::{BeginImmediate, Commit, Release, Rollback, RollbackTo, Sa
 const GROUP_REQUESTS: usize = 256;
 /// Bytes of payload in one transaction, at most (one heavier request has a transaction of its own).
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
+
+/// The share of a commit's time that the writer waits for more requests after it, at most, and the most of all.
+const PATIENCE_SHARE: u32 = 4;
+const MAX_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A write request in the queue. It may run more than once, and answers once, after the commit.
 pub(crate) trait Job: Weight + Send {
@@ -73,6 +78,17 @@ pub(crate) struct Writer {
     pub commits: watch::Sender<u64>,
     /// Given back when the writer ends.
     pub lock: Lock,
+    /// How many requests the next transaction could have, and how long to wait for them.
+    pub company: Company,
+}
+
+/// Callers that write one request after the other come back when they are answered. The writer that took what is there
+/// at once would have them in two halves that take turns, each paying for a commit of its own; it waits a little for
+/// those it has just answered. A caller that writes alone never waits.
+#[derive(Debug, Default)]
+pub(crate) struct Company {
+    expected: usize,
+    patience: Duration,
 }
 
 /// Closes the queue and lets go of what waits in it.
@@ -88,10 +104,9 @@ impl Drop for Closes {
 impl Writer {
     /// Works until the queue is closed and empty, then moves the log into the database.
     pub fn run(mut self) {
-        let queue = Arc::clone(&self.queue);
         // Whoever waits hears of it, should this thread ever panic.
-        let _closes = Closes(Arc::clone(&queue));
-        while let Some(jobs) = queue.take(GROUP_REQUESTS, GROUP_BYTES, || self.idle()) {
+        let _closes = Closes(Arc::clone(&self.queue));
+        while let Some(jobs) = self.next() {
             self.commit(jobs);
         }
         if let Some(conn) = &mut self.conn {
@@ -118,10 +133,27 @@ impl Writer {
         connection::release_memory(conn);
     }
 
+    /// The requests of the next transaction; `None` when the queue is closed and empty.
+    fn next(&mut self) -> Option<Vec<BoxJob>> {
+        let Company { expected, patience } = std::mem::take(&mut self.company);
+        if expected > 1 {
+            self.queue.gather(expected.min(GROUP_REQUESTS), patience);
+        }
+        let queue = Arc::clone(&self.queue);
+        queue.take(GROUP_REQUESTS, GROUP_BYTES, || self.idle())
+    }
+
     fn commit(&mut self, mut jobs: Vec<BoxJob>) {
         jobs.retain(|job| !job.is_abandoned());
+        let started = Instant::now();
         match self.attempt(&mut jobs) {
-            Ok(()) => self.committed(jobs),
+            Ok(()) => {
+                if jobs.len() > 1 {
+                    let patience = (started.elapsed() / PATIENCE_SHARE).min(MAX_PATIENCE);
+                    self.company = Company { expected: jobs.len() + self.queue.len(), patience };
+                }
+                self.committed(jobs);
+            }
             Err(error) if jobs.len() == 1 => {
                 if let Some(mut job) = jobs.pop() {
                     job.reject(store_error(error));
