@@ -21,7 +21,6 @@ fn update(hasher: &mut Sha256, value: &Value) {
             items.iter().for_each(|item| update(hasher, item));
         }
         Value::Object(object) => {
-            // null stands for an absent parameter.
             let mut members: Vec<_> = object.iter().collect();
             members.sort_unstable_by_key(|(key, _)| *key);
             hasher.update([b'{']);

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use context_model::{Error, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Reason, Result, Scores, Violations};
+use context_model::{
+    Error, Filter, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Reason, Result, Scores, Violations,
+};
 use context_store::{FtsPage, FtsSearch, ScoredEntry};
 use context_text::{Mode, Parsed};
 
@@ -36,7 +38,7 @@ impl Engine {
         let k = request.rrf_k.map_or(i64::from(self.config.hybrid_rrf_k), |k| validate::in_range(k, &(1..=1000), "rrf_k", &mut violations));
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let filter = validate::filter(request.take_filters(), &mut violations);
+        let filter = Filter::parse(request.take_filters(), &mut violations);
         violations.finish(())?;
 
         if !(legs.fts && self.config.fts_on()) {

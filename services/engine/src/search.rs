@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use context_model::{
-    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores, SearchContextReply,
-    SearchContextRequest, SemanticSearchContextReply, SemanticSearchContextRequest, Violations,
+    Error, Filter, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores,
+    SearchContextReply, SearchContextRequest, SemanticSearchContextReply, SemanticSearchContextRequest, Violations,
 };
 use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry};
 use context_text::{Mode, Query};
@@ -25,7 +25,7 @@ impl Engine {
         let mut violations = Violations::default();
         let page = validate::page(request.limit, request.offset, 30, 100, i64::from(u32::MAX), &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let filter = validate::filter(request.take_filters(), &mut violations);
+        let filter = Filter::parse(request.take_filters(), &mut violations);
         violations.finish(())?;
         let explain = request.explain_query.unwrap_or(false);
         let filters = filter.count();
@@ -56,7 +56,7 @@ impl Engine {
         let (mode_name, mode) = parse_mode(request.mode.as_deref(), &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let filter = validate::filter(request.take_filters(), &mut violations);
+        let filter = Filter::parse(request.take_filters(), &mut violations);
         let parsed = if violations.is_empty() {
             context_text::parse(mode, &request.query, &self.analyzer).unwrap_or_else(|error| {
                 violations.push("query", format!("`query` is malformed at character {}: {}", error.position, error.message));
@@ -129,7 +129,7 @@ impl Engine {
         validate::query(&request.query, &mut violations);
         ranked_page(request.limit, request.offset, &mut violations);
         validate::min_revision(request.min_revision, &mut violations);
-        validate::filter(request.take_filters(), &mut violations);
+        let _ = Filter::parse(request.take_filters(), &mut violations);
         violations.finish(())?;
         Err(self.semantic_unavailable())
     }

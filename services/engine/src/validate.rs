@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use context_model::{
-    EntryUpdate, Error, Filter, FilterInput, Limits, Metadata, MetadataChange, NewEntry, NewImage, Result, Source, StoreContextRequest,
-    Tags, ThreadId, UpdateContextRequest, Violations,
+    EntryUpdate, Error, Limits, Metadata, MetadataChange, NewEntry, NewImage, Result, Source, StoreContextRequest, Tags, ThreadId,
+    UpdateContextRequest, Violations,
 };
 use context_store::Page;
 
@@ -73,10 +73,6 @@ pub(crate) fn query(text: &str, violations: &mut Violations) {
     } else if text.chars().nth(Limits::MAX_QUERY_CHARS).is_some() {
         violations.push("query", format!("`query` has {} characters; the maximum is {}", text.chars().count(), Limits::MAX_QUERY_CHARS));
     }
-}
-
-pub(crate) fn filter(input: FilterInput, violations: &mut Violations) -> Filter {
-    Filter::parse(input, violations)
 }
 
 fn text(text: &str, limits: &Limits, violations: &mut Violations) {
