@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_model::{Error, Reason};
+use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -116,6 +117,14 @@ impl Backend {
     #[must_use]
     pub fn contexts(&self) -> ContextServiceClient<Channel> {
         ContextServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(self.max_message_bytes)
+            .max_encoding_message_size(self.max_message_bytes)
+    }
+
+    /// A client for the artifact operations. Cheap: it shares the channel.
+    #[must_use]
+    pub fn artifacts(&self) -> ArtifactServiceClient<Channel> {
+        ArtifactServiceClient::new(self.channel.clone())
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
     }

@@ -47,11 +47,31 @@ pub enum Operation {
     ListThreads,
     /// `get_statistics`
     GetStatistics,
+    /// `create_artifact`
+    CreateArtifact,
+    /// `list_artifacts`
+    ListArtifacts,
+    /// `search_artifacts`
+    SearchArtifacts,
+    /// `get_artifact`
+    GetArtifact,
+    /// `update_artifact`
+    UpdateArtifact,
+    /// `delete_artifact`
+    DeleteArtifact,
+    /// `list_artifact_versions`
+    ListArtifactVersions,
+    /// `get_artifact_version`
+    GetArtifactVersion,
+    /// `restore_artifact_version`
+    RestoreArtifactVersion,
+    /// `diff_artifact_versions`
+    DiffArtifactVersions,
 }
 
 impl Operation {
     /// Every operation.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 23] = [
         Self::StoreContext,
         Self::StoreContextBatch,
         Self::GetContextByIds,
@@ -65,6 +85,16 @@ impl Operation {
         Self::HybridSearchContext,
         Self::ListThreads,
         Self::GetStatistics,
+        Self::CreateArtifact,
+        Self::ListArtifacts,
+        Self::SearchArtifacts,
+        Self::GetArtifact,
+        Self::UpdateArtifact,
+        Self::DeleteArtifact,
+        Self::ListArtifactVersions,
+        Self::GetArtifactVersion,
+        Self::RestoreArtifactVersion,
+        Self::DiffArtifactVersions,
     ];
 
     /// The name of its tool.
@@ -84,6 +114,16 @@ impl Operation {
             Self::HybridSearchContext => "hybrid_search_context",
             Self::ListThreads => "list_threads",
             Self::GetStatistics => "get_statistics",
+            Self::CreateArtifact => "create_artifact",
+            Self::ListArtifacts => "list_artifacts",
+            Self::SearchArtifacts => "search_artifacts",
+            Self::GetArtifact => "get_artifact",
+            Self::UpdateArtifact => "update_artifact",
+            Self::DeleteArtifact => "delete_artifact",
+            Self::ListArtifactVersions => "list_artifact_versions",
+            Self::GetArtifactVersion => "get_artifact_version",
+            Self::RestoreArtifactVersion => "restore_artifact_version",
+            Self::DiffArtifactVersions => "diff_artifact_versions",
         }
     }
 
@@ -102,8 +142,48 @@ impl Operation {
             | Self::UpdateContext
             | Self::UpdateContextBatch
             | Self::DeleteContext
-            | Self::DeleteContextBatch => true,
+            | Self::DeleteContextBatch
+            | Self::CreateArtifact
+            | Self::UpdateArtifact
+            | Self::DeleteArtifact
+            | Self::RestoreArtifactVersion => true,
             Self::GetContextByIds
+            | Self::SearchContext
+            | Self::SemanticSearchContext
+            | Self::FtsSearchContext
+            | Self::HybridSearchContext
+            | Self::ListThreads
+            | Self::GetStatistics
+            | Self::ListArtifacts
+            | Self::SearchArtifacts
+            | Self::GetArtifact
+            | Self::ListArtifactVersions
+            | Self::GetArtifactVersion
+            | Self::DiffArtifactVersions => false,
+        }
+    }
+
+    /// Whether it is about artifacts, whose documents have error texts of their own.
+    #[must_use]
+    pub const fn is_about_artifacts(self) -> bool {
+        match self {
+            Self::CreateArtifact
+            | Self::ListArtifacts
+            | Self::SearchArtifacts
+            | Self::GetArtifact
+            | Self::UpdateArtifact
+            | Self::DeleteArtifact
+            | Self::ListArtifactVersions
+            | Self::GetArtifactVersion
+            | Self::RestoreArtifactVersion
+            | Self::DiffArtifactVersions => true,
+            Self::StoreContext
+            | Self::StoreContextBatch
+            | Self::GetContextByIds
+            | Self::UpdateContext
+            | Self::UpdateContextBatch
+            | Self::DeleteContext
+            | Self::DeleteContextBatch
             | Self::SearchContext
             | Self::SemanticSearchContext
             | Self::FtsSearchContext
@@ -113,19 +193,37 @@ impl Operation {
         }
     }
 
+    /// The key under which the reply holds the bare list that the tool is documented to return.
+    #[must_use]
+    pub fn list_key(self) -> Option<&'static str> {
+        matches!(self, Self::GetContextByIds | Self::ListArtifacts | Self::SearchArtifacts).then_some("result")
+    }
+
     /// How long a call may take.
     #[must_use]
     pub const fn deadline(self) -> Duration {
         match self {
             Self::StoreContextBatch | Self::UpdateContextBatch | Self::DeleteContextBatch => BATCH_DEADLINE,
-            Self::StoreContext | Self::UpdateContext | Self::DeleteContext => WRITE_DEADLINE,
+            Self::StoreContext
+            | Self::UpdateContext
+            | Self::DeleteContext
+            | Self::CreateArtifact
+            | Self::UpdateArtifact
+            | Self::DeleteArtifact
+            | Self::RestoreArtifactVersion => WRITE_DEADLINE,
             Self::GetContextByIds
             | Self::SearchContext
             | Self::SemanticSearchContext
             | Self::FtsSearchContext
             | Self::HybridSearchContext
             | Self::ListThreads
-            | Self::GetStatistics => READ_DEADLINE,
+            | Self::GetStatistics
+            | Self::ListArtifacts
+            | Self::SearchArtifacts
+            | Self::GetArtifact
+            | Self::ListArtifactVersions
+            | Self::GetArtifactVersion
+            | Self::DiffArtifactVersions => READ_DEADLINE,
         }
     }
 }
@@ -149,22 +247,22 @@ impl Call<'_> {
     pub async fn run(&self, arguments: JsonObject) -> model::Result<Reply> {
         /// One write: the request type, the RPC, the reply type.
         macro_rules! write {
-            ($request:ident, $rpc:ident, $reply:ident) => {{
+            ($request:ident, $client:ident.$rpc:ident, $reply:ident) => {{
                 let request: pb::$request = self.request::<model::$request, _>(arguments)?;
-                let mut client = self.backend.contexts();
+                let mut client = self.backend.$client();
                 let reply = client.$rpc(self.envelope(request)).await;
                 self.reply::<model::$reply, _>(reply)
             }};
         }
         /// One read, tried again when the service never saw it.
         macro_rules! read {
-            ($request:ident, $rpc:ident, $reply:ident) => {{
+            ($request:ident, $client:ident.$rpc:ident, $reply:ident) => {{
                 let request: pb::$request = self.request::<model::$request, _>(arguments)?;
-                read!(request: request, $rpc, $reply)
+                read!(request: request, $client.$rpc, $reply)
             }};
-            (request: $request:expr, $rpc:ident, $reply:ident) => {{
+            (request: $request:expr, $client:ident.$rpc:ident, $reply:ident) => {{
                 let request = $request;
-                let mut client = self.backend.contexts();
+                let mut client = self.backend.$client();
                 let mut pauses = RETRY_PAUSES.into_iter();
                 let reply = loop {
                     match (client.$rpc(self.envelope(request.clone())).await, pauses.next()) {
@@ -176,32 +274,44 @@ impl Call<'_> {
             }};
         }
         match self.operation {
-            Operation::StoreContext => write!(StoreContextRequest, store_context, StoreContextReply),
-            Operation::StoreContextBatch => write!(StoreContextBatchRequest, store_context_batch, BatchReply),
-            Operation::GetContextByIds => {
-                let mut reply = read!(GetContextByIdsRequest, get_context_by_ids, GetContextByIdsReply)?;
-                reply.text_key = Some("result");
-                Ok(reply)
-            }
-            Operation::UpdateContext => write!(UpdateContextRequest, update_context, UpdateContextReply),
-            Operation::UpdateContextBatch => write!(UpdateContextBatchRequest, update_context_batch, BatchReply),
-            Operation::DeleteContext => write!(DeleteContextRequest, delete_context, DeleteContextReply),
+            Operation::StoreContext => write!(StoreContextRequest, contexts.store_context, StoreContextReply),
+            Operation::StoreContextBatch => write!(StoreContextBatchRequest, contexts.store_context_batch, BatchReply),
+            Operation::GetContextByIds => read!(GetContextByIdsRequest, contexts.get_context_by_ids, GetContextByIdsReply),
+            Operation::UpdateContext => write!(UpdateContextRequest, contexts.update_context, UpdateContextReply),
+            Operation::UpdateContextBatch => write!(UpdateContextBatchRequest, contexts.update_context_batch, BatchReply),
+            Operation::DeleteContext => write!(DeleteContextRequest, contexts.delete_context, DeleteContextReply),
             Operation::DeleteContextBatch => {
-                write!(DeleteContextBatchRequest, delete_context_batch, DeleteContextBatchReply)
+                write!(DeleteContextBatchRequest, contexts.delete_context_batch, DeleteContextBatchReply)
             }
-            Operation::SearchContext => read!(SearchContextRequest, search_context, SearchContextReply),
+            Operation::SearchContext => read!(SearchContextRequest, contexts.search_context, SearchContextReply),
             Operation::SemanticSearchContext => {
-                read!(SemanticSearchContextRequest, semantic_search_context, SemanticSearchContextReply)
+                read!(SemanticSearchContextRequest, contexts.semantic_search_context, SemanticSearchContextReply)
             }
             Operation::FtsSearchContext => {
-                read!(FtsSearchContextRequest, fts_search_context, FtsSearchContextReply)
+                read!(FtsSearchContextRequest, contexts.fts_search_context, FtsSearchContextReply)
             }
             Operation::HybridSearchContext => {
-                read!(HybridSearchContextRequest, hybrid_search_context, HybridSearchContextReply)
+                read!(HybridSearchContextRequest, contexts.hybrid_search_context, HybridSearchContextReply)
             }
-            Operation::ListThreads => read!(ListThreadsRequest, list_threads, ListThreadsReply),
+            Operation::ListThreads => read!(ListThreadsRequest, contexts.list_threads, ListThreadsReply),
             Operation::GetStatistics => {
-                read!(request: pb::GetStatisticsRequest::default(), get_statistics, Statistics)
+                read!(request: pb::GetStatisticsRequest::default(), contexts.get_statistics, Statistics)
+            }
+            Operation::CreateArtifact => write!(CreateArtifactRequest, artifacts.create_artifact, CreateArtifactReply),
+            Operation::ListArtifacts => read!(ListArtifactsRequest, artifacts.list_artifacts, ListArtifactsReply),
+            Operation::SearchArtifacts => read!(SearchArtifactsRequest, artifacts.search_artifacts, SearchArtifactsReply),
+            Operation::GetArtifact => read!(GetArtifactRequest, artifacts.get_artifact, GetArtifactReply),
+            Operation::UpdateArtifact => write!(UpdateArtifactRequest, artifacts.update_artifact, UpdateArtifactReply),
+            Operation::DeleteArtifact => write!(DeleteArtifactRequest, artifacts.delete_artifact, DeleteArtifactReply),
+            Operation::ListArtifactVersions => {
+                read!(ListArtifactVersionsRequest, artifacts.list_artifact_versions, ListArtifactVersionsReply)
+            }
+            Operation::GetArtifactVersion => read!(GetArtifactVersionRequest, artifacts.get_artifact_version, GetArtifactVersionReply),
+            Operation::RestoreArtifactVersion => {
+                write!(RestoreArtifactVersionRequest, artifacts.restore_artifact_version, RestoreArtifactVersionReply)
+            }
+            Operation::DiffArtifactVersions => {
+                read!(DiffArtifactVersionsRequest, artifacts.diff_artifact_versions, DiffArtifactVersionsReply)
             }
         }
     }
@@ -224,7 +334,7 @@ impl Call<'_> {
     {
         let message = reply.map_err(|status| self.backend.error(&status, self.operation.changes()))?.into_inner();
         let structured = serde_json::to_value(M::try_from(message).map_err(IntoError::into_error)?).map_err(Error::internal)?;
-        Ok(Reply { structured, text_key: None })
+        Ok(Reply { structured, text_key: self.operation.list_key() })
     }
 }
 

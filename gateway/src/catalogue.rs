@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use rmcp::model::Tool;
 
 /// The files, in the order in which tools are listed.
-const FILES: [&str; 13] = [
+const FILES: [&str; 23] = [
     include_str!("../tools/store_context.json"),
     include_str!("../tools/search_context.json"),
     include_str!("../tools/get_context_by_ids.json"),
@@ -23,7 +23,30 @@ const FILES: [&str; 13] = [
     include_str!("../tools/store_context_batch.json"),
     include_str!("../tools/update_context_batch.json"),
     include_str!("../tools/delete_context_batch.json"),
+    include_str!("../tools/create_artifact.json"),
+    include_str!("../tools/search_artifacts.json"),
+    include_str!("../tools/get_artifact.json"),
+    include_str!("../tools/update_artifact.json"),
+    include_str!("../tools/list_artifacts.json"),
+    include_str!("../tools/delete_artifact.json"),
+    include_str!("../tools/list_artifact_versions.json"),
+    include_str!("../tools/get_artifact_version.json"),
+    include_str!("../tools/restore_artifact_version.json"),
+    include_str!("../tools/diff_artifact_versions.json"),
 ];
+
+/// How many of them stand at the front of [`FILES`]: the documented tools. The others belong to the full set alone.
+const DOCUMENTED: usize = 22;
+
+/// Which tools are listed: each costs every agent a part of its context.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum ToolSet {
+    /// The documented tools
+    #[default]
+    Default,
+    /// Every tool
+    Full,
+}
 
 /// Every tool the gateway knows, in the order it lists them.
 #[derive(Debug)]
@@ -48,6 +71,15 @@ impl Catalogue {
     #[must_use]
     pub fn tools(&self) -> &[Tool] {
         &self.tools
+    }
+
+    /// The tools of a set, in listing order.
+    #[must_use]
+    pub fn listed(&self, set: ToolSet) -> &[Tool] {
+        match set {
+            ToolSet::Default => &self.tools[..DOCUMENTED],
+            ToolSet::Full => &self.tools,
+        }
     }
 
     /// The tool with this name. (A handful of short comparisons; a map would not be faster.)

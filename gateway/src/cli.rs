@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backend::Target;
+use crate::catalogue::ToolSet;
 use crate::local::LocalService;
 
 /// MCP gateway of the context service: turns each tool call into one gRPC request.
@@ -54,6 +55,9 @@ pub struct BackendArgs {
     /// Megabytes of images in one request, at most; also sets the largest message. The service has the same setting
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", default_value = "100", value_parser = megabytes)]
     pub max_total_size_mb: u64,
+    /// Tools to list: default (the documented ones) or full
+    #[arg(long, env = "CONTEXT_TOOLS", value_name = "SET", default_value = "default", hide_possible_values = true, ignore_case = true)]
+    pub tools: ToolSet,
     /// What is logged to stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
     #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
     pub log_level: tracing::level_filters::LevelFilter,

@@ -17,7 +17,7 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
 use crate::call::{Call, Operation, too_late};
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, ToolSet};
 use crate::features::Features;
 use crate::limits::MAX_CALLS;
 use crate::{lenient, prompts, reply, resources};
@@ -56,6 +56,7 @@ pub struct Gateway {
     credentials: Credentials,
     calls: Semaphore,
     features: Arc<Features>,
+    tools: ToolSet,
     /// `_meta` with `serverInfo`, stamped on every result.
     stamp: MetaObject,
 }
@@ -64,11 +65,17 @@ impl Gateway {
     /// A gateway to `backend`.
     #[must_use]
     pub fn new(backend: Backend, credentials: Credentials) -> Arc<Self> {
+        Self::with_tools(backend, credentials, ToolSet::Default)
+    }
+
+    /// A gateway that lists these tools. The others can be called all the same.
+    #[must_use]
+    pub fn with_tools(backend: Backend, credentials: Credentials, tools: ToolSet) -> Arc<Self> {
         let mut stamp = JsonObject::new();
         let info = serde_json::to_value(implementation()).unwrap_or_default();
         stamp.insert("io.modelcontextprotocol/serverInfo".to_owned(), info);
         let features = Arc::new(Features::remembered(backend.features_file()));
-        Arc::new(Self { backend, credentials, calls: Semaphore::new(MAX_CALLS), features, stamp: MetaObject(stamp) })
+        Arc::new(Self { backend, credentials, calls: Semaphore::new(MAX_CALLS), features, tools, stamp: MetaObject(stamp) })
     }
 
     /// The channel to the service.
@@ -169,7 +176,11 @@ impl Gateway {
                 } else {
                     tracing::debug!(tool = operation.name(), reason = error.reason.as_str(), "A tool call was refused");
                 }
-                reply::failure(&error)
+                if operation.is_about_artifacts() {
+                    reply::documented_failure(&error, operation.list_key().is_some())
+                } else {
+                    reply::failure(&error)
+                }
             }
         })
     }
@@ -216,7 +227,7 @@ impl ServerHandler for Gateway {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
-        let tools = self.features.listed(Catalogue::get().tools());
+        let tools = self.features.listed(Catalogue::get().listed(self.tools));
         let mut result = ListToolsResult::with_all_items(tools).with_ttl_ms(LISTING_TTL_MS).with_cache_scope(CacheScope::Public);
         result.meta = self.stamp();
         Ok(result)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
 use context_gateway::backend::Backend;
-use context_gateway::catalogue::Catalogue;
+use context_gateway::catalogue::{Catalogue, ToolSet};
 use context_gateway::cli::{BackendArgs, Cli, Command, HttpArgs, StdioArgs};
 use context_gateway::handler::{Credentials, Gateway};
 use context_gateway::{http, install, stdio};
@@ -86,7 +86,7 @@ fn serve_http(args: &HttpArgs) -> Outcome {
 }
 
 fn gateway(args: &BackendArgs, credentials: Credentials) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
-    Ok(Gateway::new(Backend::new(args.target()?, args.max_message_bytes())?, credentials))
+    Ok(Gateway::with_tools(Backend::new(args.target()?, args.max_message_bytes())?, credentials, args.tools))
 }
 
 /// A token that SIGTERM and SIGINT cancel.
@@ -117,7 +117,7 @@ fn log_to_stderr(level: LevelFilter) {
 }
 
 fn print_tools() -> Outcome {
-    let mut text = serde_json::to_vec_pretty(&serde_json::json!({ "tools": Catalogue::get().tools() }))?;
+    let mut text = serde_json::to_vec_pretty(&serde_json::json!({ "tools": Catalogue::get().listed(ToolSet::Default) }))?;
     text.push(b'\n');
     print(&text)
 }

@@ -27,6 +27,15 @@ impl Reply {
     }
 }
 
+/// The result for an error of an artifact tool: `{"error": sentence}` and nothing else, in a list where the tool returns
+/// one, as the documents have it.
+#[must_use]
+pub fn documented_failure(error: &Error, in_list: bool) -> CallToolResult {
+    let text = json!({ "error": error.message });
+    let text = if in_list { json!([text]) } else { text };
+    CallToolResult::error(vec![ContentBlock::text(text.to_string())])
+}
+
 /// The result for an error: complete in the text, because clients show nothing else of a failed call.
 #[must_use]
 pub fn failure(error: &Error) -> CallToolResult {
@@ -59,6 +68,14 @@ mod tests {
             json!({"error": "`limit` is 500; the allowed range is 1 to 100", "reason": "INVALID_ARGUMENT",
                 "violations": [{"field": "limit", "description": "`limit` is 500; the allowed range is 1 to 100"}]})
         );
+    }
+
+    #[test]
+    fn an_error_of_an_artifact_tool_is_its_sentence_alone() {
+        let error = Error::invalid("query", "Search query cannot be empty");
+        assert_eq!(text(&documented_failure(&error, false)), json!({"error": "Search query cannot be empty"}));
+        let listed = documented_failure(&error, true);
+        assert_eq!((text(&listed), listed.is_error), (json!([{"error": "Search query cannot be empty"}]), Some(true)));
     }
 
     #[test]

@@ -47,6 +47,25 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         ),
         ("list_threads", json!({"limit": 10, "offset": 20}), json!({})),
         ("get_statistics", json!({}), json!({})),
+        ("create_artifact", json!({"content": "# T\n[1]", "title": "5", "metadata": metadata}), json!({"content": "x"})),
+        ("list_artifacts", json!({"limit": 50, "offset": 3, "cursor": "c"}), json!({})),
+        ("search_artifacts", json!({"query": "100%", "limit": 1}), json!({"query": "q"})),
+        ("get_artifact", json!({"artifact_id": "a"}), json!({"artifact_id": "a"})),
+        (
+            "update_artifact",
+            json!({"artifact_id": "a", "title": "", "content": "c", "metadata": {}, "expected_version": 2,
+                "edits": [{"old_str": "x", "new_str": ""}, {"insert_line": 0, "new_str": "y"}]}),
+            json!({"artifact_id": "a", "title": "t"}),
+        ),
+        ("delete_artifact", json!({"artifact_id": "a"}), json!({"artifact_id": "a"})),
+        ("list_artifact_versions", json!({"artifact_id": "a"}), json!({"artifact_id": "a"})),
+        ("get_artifact_version", json!({"artifact_id": "a", "version_number": 2}), json!({"artifact_id": "a", "version_number": 1})),
+        ("restore_artifact_version", json!({"artifact_id": "a", "version_number": 2}), json!({"artifact_id": "a", "version_number": 1})),
+        (
+            "diff_artifact_versions",
+            json!({"artifact_id": "a", "from_version": 1, "to_version": 2}),
+            json!({"artifact_id": "a", "from_version": 1}),
+        ),
     ]
 }
 
@@ -124,7 +143,8 @@ fn check(tool: &str, result: &Value) {
     assert_eq!(result["isError"], false, "{result}");
     let expected = without_absent(sample(tool));
     assert_eq!(result["structuredContent"], expected, "{tool}");
-    let documented = if tool == "get_context_by_ids" { expected["result"].clone() } else { expected };
+    let lists = ["get_context_by_ids", "list_artifacts", "search_artifacts"];
+    let documented = if lists.contains(&tool) { expected["result"].clone() } else { expected };
     assert_eq!(text(result), documented, "{tool}");
     let schema = Catalogue::get().find(tool).unwrap().output_schema.clone().unwrap();
     let validator = jsonschema::validator_for(&Value::Object((*schema).clone())).unwrap();

@@ -8,6 +8,7 @@ use context_gateway::backend::{Backend, Target};
 use context_gateway::handler::{Credentials, Gateway};
 use context_model as model;
 use context_proto::v1 as pb;
+use context_proto::v1::artifact_service_server::{ArtifactService, ArtifactServiceServer};
 use context_proto::v1::context_service_server::{ContextService, ContextServiceServer};
 use serde_json::{Value, json};
 use tokio::net::UnixListener;
@@ -101,13 +102,15 @@ impl Fake {
         let service = ContextServiceServer::new(self.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        let artifacts = ArtifactServiceServer::new(self.clone());
         let (kill, killed) = tokio::sync::oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async move {
                 let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
                 let (_reporter, health) = tonic_health::server::health_reporter();
-                let serving = Server::builder().add_service(health).add_service(service).serve_with_incoming(incoming);
+                let serving =
+                    Server::builder().add_service(health).add_service(service).add_service(artifacts).serve_with_incoming(incoming);
                 tokio::select! {
                     outcome = serving => outcome.unwrap(),
                     _ = killed => {}
@@ -162,6 +165,10 @@ pub fn setup(credentials: Credentials) -> Setup {
     let backend = Backend::new(Target::Unix(socket), MAX_MESSAGE_BYTES).unwrap();
     Setup { fake, gateway: Gateway::new(backend, credentials), server, dir }
 }
+
+const ARTIFACT: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
+const CREATED: &str = "2026-11-21T10:00:00.000001Z";
+const UPDATED: &str = "2026-11-21T10:00:00.000002Z";
 
 /// The reply to an operation, with every key it can have.
 pub fn sample(operation: &str) -> Value {
@@ -229,6 +236,36 @@ pub fn sample(operation: &str) -> Value {
             "summary_generation": feature(json!({"provider": null, "model": null, "summary_count": 0, "coverage_percentage": 0.0, "min_content_length": 500})),
             "revision": 9})
         }
+        "create_artifact" => {
+            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {"a": [1]}, "created_at": CREATED,
+                "message": "Created artifact: T", "version": 1, "revision": 9})
+        }
+        "list_artifacts" => {
+            json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {}, "created_at": CREATED,
+            "updated_at": UPDATED}], "total": 1, "next_cursor": null, "revision": 9})
+        }
+        "search_artifacts" => json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {},
+            "relevance_context": "Matched query: 't'", "created_at": CREATED}], "revision": 9}),
+        "get_artifact" => {
+            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "created_at": CREATED, "updated_at": UPDATED,
+                "version": 2, "revision": 9})
+        }
+        "update_artifact" => {
+            json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "created_at": CREATED, "updated_at": UPDATED,
+                "version": 2, "message": "Updated artifact: T", "revision": 9})
+        }
+        "delete_artifact" => json!({"message": "Successfully deleted artifact", "artifact_id": ARTIFACT, "revision": 9}),
+        "list_artifact_versions" => json!({"artifact_id": ARTIFACT, "current_version": 2, "total_edits": 1, "recent_versions": [
+            {"version": 1, "title": "S", "updated_at": CREATED, "changes": []}], "revision": 9}),
+        "get_artifact_version" => {
+            json!({"version": 1, "title": "S", "content": "# S", "metadata": {}, "updated_at": CREATED, "revision": 9})
+        }
+        "restore_artifact_version" => {
+            json!({"success": true, "message": "Artifact restored to version 1", "current_version": 3, "title": "S", "revision": 9})
+        }
+        "diff_artifact_versions" => {
+            json!({"artifact_id": ARTIFACT, "from_version": 1, "to_version": 2, "changes": ["content"], "diff": "-a\n+b\n", "revision": 9})
+        }
         other => panic!("no sample for {other}"),
     }
 }
@@ -267,4 +304,32 @@ operations! {
     fts_search_context FtsSearchContextRequest FtsSearchContextResponse FtsSearchContextReply,
     hybrid_search_context HybridSearchContextRequest HybridSearchContextResponse HybridSearchContextReply,
     list_threads ListThreadsRequest ListThreadsResponse ListThreadsReply,
+}
+
+macro_rules! artifact_operations {
+    ($($rpc:ident $request:ident $response:ident $reply:ident),* $(,)?) => {
+        #[tonic::async_trait]
+        impl ArtifactService for Fake {
+            $(async fn $rpc(&self, request: Request<pb::$request>) -> Result<Response<pb::$response>, Status> {
+                let (metadata, _, message) = request.into_parts();
+                let request: model::$request = message.try_into().unwrap();
+                let reply = self.handle(stringify!($rpc), serde_json::to_value(request).unwrap(), metadata).await?;
+                let reply: model::$reply = serde_json::from_value(reply).unwrap();
+                Ok(Response::new(reply.into()))
+            })*
+        }
+    };
+}
+
+artifact_operations! {
+    create_artifact CreateArtifactRequest CreateArtifactResponse CreateArtifactReply,
+    list_artifacts ListArtifactsRequest ListArtifactsResponse ListArtifactsReply,
+    search_artifacts SearchArtifactsRequest SearchArtifactsResponse SearchArtifactsReply,
+    get_artifact GetArtifactRequest GetArtifactResponse GetArtifactReply,
+    update_artifact UpdateArtifactRequest UpdateArtifactResponse UpdateArtifactReply,
+    delete_artifact DeleteArtifactRequest DeleteArtifactResponse DeleteArtifactReply,
+    list_artifact_versions ListArtifactVersionsRequest ListArtifactVersionsResponse ListArtifactVersionsReply,
+    get_artifact_version GetArtifactVersionRequest GetArtifactVersionResponse GetArtifactVersionReply,
+    restore_artifact_version RestoreArtifactVersionRequest RestoreArtifactVersionResponse RestoreArtifactVersionReply,
+    diff_artifact_versions DiffArtifactVersionsRequest DiffArtifactVersionsResponse DiffArtifactVersionsReply,
 }

@@ -13,7 +13,7 @@ async fn every_revision_lists_tools_prompts_and_resources_without_the_service() 
         setup.server.kill();
         let mut pipe = Pipe::open(&setup, era).await;
         for (method, key, count) in [
-            ("tools/list", "tools", 13),
+            ("tools/list", "tools", 22),
             ("prompts/list", "prompts", 2),
             ("resources/list", "resources", 0),
             ("resources/templates/list", "resourceTemplates", 1),
@@ -81,14 +81,14 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
     let names = |reply: Value| -> Vec<String> {
         reply["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 13);
+    assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 22);
     // Nobody asks for statistics here but the gateway itself, after the first answer.
     setup.fake.behave(Behaviour::Features(true, false));
     pipe.start("tools/call", json!({"name": "list_threads", "arguments": {}})).await;
     let both = [pipe.line().await.unwrap(), pipe.line().await.unwrap()];
     assert!(both.iter().any(|message| message["method"] == "notifications/tools/list_changed"), "{both:?}");
     let listed = names(pipe.request("tools/list", json!({})).await);
-    assert_eq!(listed.len(), 12);
+    assert_eq!(listed.len(), 21);
     assert!(!listed.contains(&"semantic_search_context".to_owned()));
 }
 

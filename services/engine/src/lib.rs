@@ -4,12 +4,16 @@
 //! the request against every rule at once, calls the [`Store`] and words the reply. It knows no status code and no
 //! connection.
 
+mod artifact_lists;
+mod artifact_versions;
+mod artifacts;
 mod caller;
 mod canonical;
 mod clock;
 mod config;
 mod contexts;
 mod delete;
+mod diff;
 mod hits;
 mod hybrid;
 mod search;

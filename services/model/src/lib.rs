@@ -16,6 +16,8 @@
 //! assert_eq!(filter.thread_id.unwrap().as_str(), "t1");
 //! ```
 
+mod artifact;
+mod artifacts;
 mod contexts;
 mod decode;
 mod entry;
@@ -33,6 +35,11 @@ mod tags;
 mod thread;
 mod time;
 
+pub use artifact::{
+    ArtifactId, ArtifactState, ArtifactUpdate, ContentChange, Edit, MAX_ARTIFACT_CHARS, MAX_TITLE_CHARS, NewArtifact, TitleChange,
+    check_content, invalid_input,
+};
+pub use artifacts::*;
 pub use contexts::*;
 pub use decode::{decode, decode_slice, unknown_field};
 pub use entry::*;

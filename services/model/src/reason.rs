@@ -10,6 +10,10 @@ pub enum Reason {
     InvalidArgument,
     /// No entry with this id exists for the caller.
     ContextNotFound,
+    /// No artifact with this id exists for the caller.
+    ArtifactNotFound,
+    /// The artifact has no version with this number.
+    ArtifactVersionNotFound,
     /// `expected_version` (REST: `If-Match`) is not the version the entry has now.
     VersionMismatch,
     /// The idempotency key was used before with a different request.
@@ -54,9 +58,11 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
+        Self::ArtifactNotFound,
+        Self::ArtifactVersionNotFound,
         Self::VersionMismatch,
         Self::IdempotencyKeyReused,
         Self::FeatureUnavailable,
@@ -85,6 +91,8 @@ impl Reason {
         match self {
             Self::InvalidArgument => "INVALID_ARGUMENT",
             Self::ContextNotFound => "CONTEXT_NOT_FOUND",
+            Self::ArtifactNotFound => "ARTIFACT_NOT_FOUND",
+            Self::ArtifactVersionNotFound => "ARTIFACT_VERSION_NOT_FOUND",
             Self::VersionMismatch => "VERSION_MISMATCH",
             Self::IdempotencyKeyReused => "IDEMPOTENCY_KEY_REUSED",
             Self::FeatureUnavailable => "FEATURE_UNAVAILABLE",

@@ -11,7 +11,9 @@ pub mod v1 {
     tonic::include_proto!("context.v1");
 }
 
+#[macro_use]
 mod reply;
+mod artifacts;
 mod request;
 mod status;
 mod value;

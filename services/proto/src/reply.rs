@@ -54,16 +54,16 @@ same_fields! {
     }
 }
 
-fn missing(what: &str) -> Error {
+pub(crate) fn missing(what: &str) -> Error {
     Error::new(Reason::Internal, format!("the service's reply has no valid {what}"))
 }
 
-fn timestamp_to_pb(timestamp: Timestamp) -> prost_types::Timestamp {
+pub(crate) fn timestamp_to_pb(timestamp: Timestamp) -> prost_types::Timestamp {
     let micros = timestamp.micros();
     prost_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos: (micros.rem_euclid(1_000_000) * 1000) as i32 }
 }
 
-fn timestamp_from_pb(timestamp: Option<prost_types::Timestamp>) -> Result<Timestamp> {
+pub(crate) fn timestamp_from_pb(timestamp: Option<prost_types::Timestamp>) -> Result<Timestamp> {
     let prost_types::Timestamp { seconds, nanos } = timestamp.ok_or_else(|| missing("timestamp"))?;
     let micros = seconds.checked_mul(1_000_000).and_then(|m| m.checked_add(i64::from(nanos) / 1000));
     micros.map(Timestamp).ok_or_else(|| missing("timestamp"))
@@ -77,11 +77,11 @@ fn content_type_from_pb(content_type: &str) -> Result<ContentType> {
     ContentType::parse(content_type, "content_type", &mut Violations::default()).ok_or_else(|| missing("content_type"))
 }
 
-fn all<A, B: From<A>>(values: Vec<A>) -> Vec<B> {
+pub(crate) fn all<A, B: From<A>>(values: Vec<A>) -> Vec<B> {
     values.into_iter().map(Into::into).collect()
 }
 
-fn try_all<A, B: TryFrom<A, Error = Error>>(values: Vec<A>) -> Result<Vec<B>> {
+pub(crate) fn try_all<A, B: TryFrom<A, Error = Error>>(values: Vec<A>) -> Result<Vec<B>> {
     values.into_iter().map(TryInto::try_into).collect()
 }
 

@@ -16,6 +16,16 @@ pub enum Operation {
     HybridSearchContext,
     ListThreads,
     GetStatistics,
+    CreateArtifact,
+    ListArtifacts,
+    SearchArtifacts,
+    GetArtifact,
+    UpdateArtifact,
+    DeleteArtifact,
+    ListArtifactVersions,
+    GetArtifactVersion,
+    RestoreArtifactVersion,
+    DiffArtifactVersions,
 }
 
 impl Operation {
@@ -36,6 +46,16 @@ impl Operation {
             Self::HybridSearchContext => "hybrid_search_context",
             Self::ListThreads => "list_threads",
             Self::GetStatistics => "get_statistics",
+            Self::CreateArtifact => "create_artifact",
+            Self::ListArtifacts => "list_artifacts",
+            Self::SearchArtifacts => "search_artifacts",
+            Self::GetArtifact => "get_artifact",
+            Self::UpdateArtifact => "update_artifact",
+            Self::DeleteArtifact => "delete_artifact",
+            Self::ListArtifactVersions => "list_artifact_versions",
+            Self::GetArtifactVersion => "get_artifact_version",
+            Self::RestoreArtifactVersion => "restore_artifact_version",
+            Self::DiffArtifactVersions => "diff_artifact_versions",
         }
     }
 }

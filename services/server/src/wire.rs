@@ -12,7 +12,7 @@ use tonic::{Code, Status};
 pub fn codes(reason: Reason) -> (Code, StatusCode) {
     match reason {
         Reason::InvalidArgument => (Code::InvalidArgument, StatusCode::BAD_REQUEST),
-        Reason::ContextNotFound => (Code::NotFound, StatusCode::NOT_FOUND),
+        Reason::ContextNotFound | Reason::ArtifactNotFound | Reason::ArtifactVersionNotFound => (Code::NotFound, StatusCode::NOT_FOUND),
         Reason::VersionMismatch => (Code::Aborted, StatusCode::PRECONDITION_FAILED),
         // 422: draft-ietf-httpapi-idempotency-key-header, section 2.7.
         Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
@@ -43,7 +43,9 @@ pub const fn title(reason: Reason) -> &'static str {
     match reason {
         Reason::InvalidArgument => "A parameter is missing, malformed or out of range",
         Reason::ContextNotFound => "No such context entry",
-        Reason::VersionMismatch => "The entry changed since it was read",
+        Reason::ArtifactNotFound => "No such artifact",
+        Reason::ArtifactVersionNotFound => "No such version",
+        Reason::VersionMismatch => "The entry or artifact changed since it was read",
         Reason::IdempotencyKeyReused => "The idempotency key belongs to another request",
         Reason::FeatureUnavailable => "The feature is off",
         Reason::ResultTooLarge => "The result is too large",
@@ -71,7 +73,9 @@ const fn advice(reason: Reason) -> &'static str {
     match reason {
         Reason::InvalidArgument => "Correct the fields that `violations` names.",
         Reason::ContextNotFound => "Search for the entry; it may have been deleted.",
-        Reason::VersionMismatch => "Fetch the entry, apply the change to what it is now, retry with its version.",
+        Reason::ArtifactNotFound => "List or search artifacts; it may have been deleted.",
+        Reason::ArtifactVersionNotFound => "List the versions of the artifact.",
+        Reason::VersionMismatch => "Fetch it, apply the change to what it is now, retry with its version.",
         Reason::IdempotencyKeyReused => "Take a new key for a new request; a retry must repeat the request exactly.",
         Reason::FeatureUnavailable => "Turn on the switch that the message names, or use another search.",
         Reason::ResultTooLarge => "Ask for less: fewer entries, or `include_images=false`.",

@@ -17,6 +17,7 @@ const KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
 pub(crate) enum Record {
     Batch(Vec<RecordedItem>),
     Deleted(u64),
+    Artifact { id: String, version: i64 },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,7 +71,7 @@ impl Recorded for u64 {
     fn from_record(record: Record) -> Option<Self> {
         match record {
             Record::Deleted(count) => Some(count),
-            Record::Batch(_) => None,
+            Record::Batch(_) | Record::Artifact { .. } => None,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! # Ok::<(), context_store_sqlite::OpenError>(())
 //! ```
 
+mod artifacts;
 mod batch;
 mod config;
 mod connection;

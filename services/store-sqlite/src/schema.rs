@@ -110,3 +110,35 @@ diesel::table! {
         at -> BigInt,
     }
 }
+
+diesel::table! {
+    artifacts (owner, artifact_id) {
+        owner -> BigInt,
+        artifact_id -> Text,
+        created_at -> BigInt,
+        version -> BigInt,
+    }
+}
+
+diesel::table! {
+    artifact_versions (owner, artifact_id, version) {
+        owner -> BigInt,
+        artifact_id -> Text,
+        version -> BigInt,
+        at -> BigInt,
+        title_given -> BigInt,
+        changes -> Text,
+        title -> Text,
+        metadata -> Text,
+        content -> Text,
+    }
+}
+
+diesel::table! {
+    artifact_texts (owner, artifact_id) {
+        owner -> BigInt,
+        artifact_id -> Text,
+        title -> Text,
+        content -> Text,
+    }
+}

@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
-    DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError, StoreStatistics,
-    StoredBatch, ThreadsPage, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
+    StoreStatistics, StoredBatch, ThreadsPage, WriteOptions, Written,
 };
 use context_text::Language;
 use diesel::sqlite::SqliteConnection;
@@ -41,9 +41,9 @@ pub struct SqliteStore {
     counters: Arc<Counters>,
     commits: watch::Receiver<u64>,
     /// Lookups.
-    points: LaneHandle,
+    pub(crate) points: LaneHandle,
     /// Searches.
-    searches: LaneHandle,
+    pub(crate) searches: LaneHandle,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
@@ -125,7 +125,7 @@ impl SqliteStore {
         })
     }
 
-    async fn write<T, W>(&self, owner: &OwnerId, options: WriteOptions, bytes: usize, work: W) -> Result<Written<T>>
+    pub(crate) async fn write<T, W>(&self, owner: &OwnerId, options: WriteOptions, bytes: usize, work: W) -> Result<Written<T>>
     where
         T: Recorded + Send + 'static,
         W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
@@ -140,7 +140,7 @@ impl SqliteStore {
     }
 
     /// Reads at or after the revision that `read` asks for. `empty` is what an owner that never wrote reads.
-    async fn read<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, work: W) -> Result<T>
+    pub(crate) async fn read<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, work: W) -> Result<T>
     where
         T: Send + 'static,
         W: Fn(&mut SqliteConnection, Option<&Owner>) -> Result<T> + Send + Sync + 'static,
@@ -280,6 +280,10 @@ impl Store for SqliteStore {
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
         let (path, connections) = (self.path.clone(), self.connections());
         self.read(&self.points, owner, read, move |conn, owner| statistics::read(conn, &path, owner, connections.clone())).await
+    }
+
+    fn artifacts(&self) -> Option<&dyn ArtifactStore> {
+        Some(self)
     }
 
     async fn close(&self) {

@@ -37,6 +37,11 @@ pub(crate) fn criteria(criteria: &DeleteCriteria) -> usize {
     OVERHEAD + ids.as_ref().map_or(0, |ids| ids.len() * size_of::<i64>()) + threads
 }
 
+/// `content` is in bytes.
+pub(crate) fn artifact(title: Option<&str>, content: usize, metadata: Option<&Metadata>) -> usize {
+    OVERHEAD + title.map_or(0, str::len) + content + metadata.map_or(0, metadata_bytes)
+}
+
 fn image_bytes(images: &[NewImage]) -> usize {
     images.iter().map(|image| OVERHEAD + image.data.len() + image.metadata.as_ref().map_or(0, metadata_bytes)).sum()
 }

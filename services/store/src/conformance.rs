@@ -16,6 +16,7 @@ use crate::Store;
 
 mod arrange;
 
+pub mod artifacts;
 pub mod batches;
 pub mod deletes;
 pub mod filters;
@@ -102,12 +103,29 @@ macro_rules! conformance_tests {
     )*};
 }
 
+/// One test for each behaviour of artifacts, for a database that keeps them.
+#[macro_export]
+macro_rules! artifact_conformance_tests {
+    ($open:path) => {
+        $crate::conformance_tests! { @modules $open,
+            artifacts: a_created_artifact_reads_back_equal, each_change_of_an_artifact_makes_a_version,
+                an_update_that_changes_nothing_makes_no_version, every_version_can_be_read_by_its_number,
+                a_restore_makes_a_new_version, edits_change_places_of_the_stored_content,
+                a_stale_artifact_version_changes_nothing, times_of_versions_grow, a_deleted_artifact_is_gone,
+                artifacts_are_listed_newest_first, a_page_of_artifacts_over_its_bytes_is_refused,
+                a_search_finds_parts_of_title_and_content, owners_do_not_see_each_others_artifacts,
+                a_repeated_artifact_request_gets_the_first_outcome;
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn every_behaviour_is_listed() {
         let list = include_str!("conformance.rs");
         for file in [
+            include_str!("conformance/artifacts.rs"),
             include_str!("conformance/batches.rs"),
             include_str!("conformance/deletes.rs"),
             include_str!("conformance/filters.rs"),

@@ -7,10 +7,15 @@
 pub mod conformance;
 pub mod oracle;
 
+mod artifacts;
 mod error;
 mod read;
 mod write;
 
+pub use artifacts::{
+    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion, PageStart,
+    StoredArtifact, StoredVersion, VersionLookup,
+};
 pub use error::{BoxError, StoreError};
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
 pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
@@ -135,6 +140,11 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`].
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics>;
+
+    /// The artifacts of this database; `None` when it has none.
+    fn artifacts(&self) -> Option<&dyn ArtifactStore> {
+        None
+    }
 
     /// Finishes queued writes and closes the database. Later calls fail with [`StoreError::Closed`].
     async fn close(&self);

@@ -29,6 +29,25 @@ impl Answer {
     }
 }
 
+impl Answer {
+    /// The error as the artifact tools are documented to give it: its sentence and nothing else.
+    #[must_use]
+    pub fn sentence_alone(self) -> Self {
+        match self {
+            Self::Ok(reply) => Self::Ok(reply),
+            Self::Err(error) => Self::Err(json!({"error": error["error"]})),
+        }
+    }
+
+    /// What was answered.
+    #[must_use]
+    pub fn body(&mut self) -> &mut Value {
+        match self {
+            Self::Ok(body) | Self::Err(body) => body,
+        }
+    }
+}
+
 fn redact(value: &mut Value) {
     match value {
         Value::Object(object) => redact_object(object),

@@ -1,4 +1,5 @@
 use context_model::{Error, decode};
+use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use context_proto::{error_from_status, v1 as pb};
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use crate::process::Service;
 /// The gRPC door.
 pub struct Grpc {
     client: ContextServiceClient<Channel>,
+    artifacts: ArtifactServiceClient<Channel>,
     _service: Service,
 }
 
@@ -20,19 +22,24 @@ fn failure(error: &Error) -> Answer {
 impl Grpc {
     pub(crate) async fn start() -> Self {
         let service = Service::start().await;
-        let client = ContextServiceClient::connect(format!("http://{}", service.address)).await.expect("a connection");
-        Self { client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), _service: service }
+        let url = format!("http://{}", service.address);
+        let client = ContextServiceClient::connect(url.clone()).await.expect("a connection");
+        let artifacts = ArtifactServiceClient::connect(url).await.expect("a connection");
+        Self { artifacts, client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), _service: service }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
         /// JSON → model → message → RPC → message → model → JSON.
         macro_rules! rpc {
-            ($method:ident, $request:ty, $message:ty, $reply:ty) => {{
+            ($method:ident, $request:ty, $message:ty, $reply:ty) => {
+                rpc!(client.$method, $request, $message, $reply)
+            };
+            ($client:ident.$method:ident, $request:ty, $message:ty, $reply:ty) => {{
                 let request: $request = match decode(arguments.clone()) {
                     Ok(request) => request,
                     Err(error) => return failure(&error),
                 };
-                match self.client.$method(<$message>::from(request)).await {
+                match self.$client.$method(<$message>::from(request)).await {
                     Ok(response) => match <$reply>::try_from(response.into_inner()) {
                         Ok(reply) => serde_json::to_value(reply).expect("a reply is JSON"),
                         Err(error) => panic!("{tool}: the reply does not convert: {error:?}"),
@@ -77,6 +84,44 @@ impl Grpc {
                 }
                 Err(status) => return failure(&error_from_status(&status)),
             },
+            "create_artifact" => {
+                rpc!(artifacts.create_artifact, m::CreateArtifactRequest, pb::CreateArtifactRequest, m::CreateArtifactReply)
+            }
+            "list_artifacts" => rpc!(artifacts.list_artifacts, m::ListArtifactsRequest, pb::ListArtifactsRequest, m::ListArtifactsReply),
+            "search_artifacts" => {
+                rpc!(artifacts.search_artifacts, m::SearchArtifactsRequest, pb::SearchArtifactsRequest, m::SearchArtifactsReply)
+            }
+            "get_artifact" => rpc!(artifacts.get_artifact, m::GetArtifactRequest, pb::GetArtifactRequest, m::GetArtifactReply),
+            "update_artifact" => {
+                rpc!(artifacts.update_artifact, m::UpdateArtifactRequest, pb::UpdateArtifactRequest, m::UpdateArtifactReply)
+            }
+            "delete_artifact" => {
+                rpc!(artifacts.delete_artifact, m::DeleteArtifactRequest, pb::DeleteArtifactRequest, m::DeleteArtifactReply)
+            }
+            "list_artifact_versions" => rpc!(
+                artifacts.list_artifact_versions,
+                m::ListArtifactVersionsRequest,
+                pb::ListArtifactVersionsRequest,
+                m::ListArtifactVersionsReply
+            ),
+            "get_artifact_version" => rpc!(
+                artifacts.get_artifact_version,
+                m::GetArtifactVersionRequest,
+                pb::GetArtifactVersionRequest,
+                m::GetArtifactVersionReply
+            ),
+            "restore_artifact_version" => rpc!(
+                artifacts.restore_artifact_version,
+                m::RestoreArtifactVersionRequest,
+                pb::RestoreArtifactVersionRequest,
+                m::RestoreArtifactVersionReply
+            ),
+            "diff_artifact_versions" => rpc!(
+                artifacts.diff_artifact_versions,
+                m::DiffArtifactVersionsRequest,
+                pb::DiffArtifactVersionsRequest,
+                m::DiffArtifactVersionsReply
+            ),
             other => panic!("no such operation: {other}"),
         };
         Answer::ok(reply)

@@ -6,11 +6,13 @@
 mod answer;
 mod grpc;
 mod mcp;
+mod names;
 mod process;
 mod rest;
 mod scenario;
 
 pub use answer::Answer;
+pub use names::Names;
 pub use scenario::{Scenario, Step, substitute};
 
 use serde_json::Value;
@@ -38,6 +40,11 @@ impl Door {
         ]
     }
 
+    /// Starts a fresh service with a gateway on stdio.
+    pub async fn open_mcp() -> Self {
+        Self::McpStdio(mcp::Stdio::start().await)
+    }
+
     /// Whether requests are JSON, so that they can be of a wrong type.
     #[must_use]
     pub const fn is_json(&self) -> bool {
@@ -46,11 +53,12 @@ impl Door {
 
     /// Calls an operation by its tool name.
     pub async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
-        match self {
+        let answer = match self {
             Self::Grpc(door) => door.call(tool, arguments).await,
             Self::Rest(door) => door.call(tool, arguments).await,
             Self::McpHttp(door) => door.call(tool, arguments).await,
             Self::McpStdio(door) => door.call(tool, arguments).await,
-        }
+        };
+        if tool.contains("artifact") { answer.sentence_alone() } else { answer }
     }
 }

@@ -110,6 +110,8 @@ fn answer(tool: &str, message: &Value) -> Answer {
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: no text: {message}"));
     let text: Value = serde_json::from_str(text).unwrap_or_else(|_| panic!("{tool}: the text is not JSON: {text}"));
     if result["isError"] == json!(true) {
+        // Tools documented to return a list give a list with the error in it.
+        let text = if text.is_array() { text[0].clone() } else { text };
         let string = |key: &str| text[key].as_str().unwrap_or_default().to_owned();
         return Answer::err(&string("error"), &string("reason"), text["violations"].clone());
     }

@@ -63,8 +63,38 @@ fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
             (Method::GET, format!("/v1/threads?{}", query.join("&")), None)
         }
         "get_statistics" => (Method::GET, "/v1/statistics".to_owned(), None),
+        "create_artifact" => post("/v1/artifacts"),
+        "list_artifacts" => (Method::GET, query("/v1/artifacts".to_owned(), arguments, &[]), None),
+        "search_artifacts" => (Method::GET, query("/v1/artifacts/search".to_owned(), arguments, &[]), None),
+        "get_artifact" => (Method::GET, artifact(arguments), None),
+        "update_artifact" => {
+            let mut body = arguments.clone();
+            body.as_object_mut().expect("an object").remove("artifact_id");
+            (Method::PATCH, artifact(arguments), Some(body))
+        }
+        "delete_artifact" => (Method::DELETE, artifact(arguments), None),
+        "list_artifact_versions" => (Method::GET, format!("{}/versions", artifact(arguments)), None),
+        "get_artifact_version" => (Method::GET, version(arguments), None),
+        "restore_artifact_version" => (Method::POST, format!("{}/restore", version(arguments)), None),
+        "diff_artifact_versions" => (Method::GET, query(format!("{}/diff", artifact(arguments)), arguments, &["artifact_id"]), None),
         other => panic!("no such operation: {other}"),
     }
+}
+
+fn artifact(arguments: &Value) -> String {
+    format!("/v1/artifacts/{}", text(&arguments["artifact_id"]))
+}
+
+fn version(arguments: &Value) -> String {
+    format!("{}/versions/{}", artifact(arguments), text(&arguments["version_number"]))
+}
+
+/// The arguments as a query string, without those that stand in the path.
+fn query(path: String, arguments: &Value, in_path: &[&str]) -> String {
+    let pairs = arguments.as_object().into_iter().flatten().filter(|(key, _)| !in_path.contains(&key.as_str()));
+    let encoded = |text: String| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+    let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key}={}", encoded(text(value)))).collect();
+    format!("{path}?{}", pairs.join("&"))
 }
 
 fn text(value: &Value) -> String {

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -25,6 +27,9 @@ pub struct Step {
     /// What the error must contain, of `error`, `reason` and `violations`.
     #[serde(default)]
     pub fails: Option<Value>,
+    /// Strings of the reply that each door makes up for itself: a name, `$name` in later steps, and the reply's key.
+    #[serde(default)]
+    pub saves: BTreeMap<String, String>,
     /// The request is of a wrong type, which only JSON can say.
     #[serde(default)]
     pub json_only: bool,

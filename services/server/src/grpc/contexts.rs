@@ -21,7 +21,7 @@ const MIN_COMPRESSED_BYTES: usize = 1024;
 
 /// The service over one engine.
 pub struct Contexts {
-    app: Arc<App>,
+    pub(super) app: Arc<App>,
 }
 
 impl Contexts {
@@ -32,7 +32,12 @@ impl Contexts {
     }
 
     /// Converts a request, runs the operation on it, and converts the reply.
-    async fn run<P, M, T, R, F>(&self, operation: Operation, request: Request<P>, work: impl FnOnce(M) -> F) -> Result<Response<R>, Status>
+    pub(super) async fn run<P, M, T, R, F>(
+        &self,
+        operation: Operation,
+        request: Request<P>,
+        work: impl FnOnce(M) -> F,
+    ) -> Result<Response<R>, Status>
     where
         P: Message,
         M: TryFrom<P>,
@@ -63,7 +68,7 @@ impl Contexts {
 }
 
 /// Why a message could not become a request.
-trait Refusal {
+pub(super) trait Refusal {
     fn into_error(self) -> Error;
 }
 
@@ -79,12 +84,12 @@ impl Refusal for Infallible {
     }
 }
 
-fn write_context<P>(request: &Request<P>) -> Result<WriteContext, Status> {
+pub(super) fn write_context<P>(request: &Request<P>) -> Result<WriteContext, Status> {
     let idempotency_key = idempotency_key(request.metadata()).map_err(|error| status(&error))?;
     Ok(WriteContext { idempotency_key })
 }
 
-type Reply<T> = Result<Response<T>, Status>;
+pub(super) type Reply<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl ContextService for Contexts {

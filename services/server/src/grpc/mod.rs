@@ -1,5 +1,6 @@
 //! gRPC: the contract of `proto/context/v1`, health, reflection and gRPC-Web.
 
+mod artifacts;
 mod contexts;
 mod metadata;
 mod unreadable;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
+use context_proto::v1::artifact_service_server::ArtifactServiceServer;
 use context_proto::v1::context_service_server::ContextServiceServer;
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
@@ -22,19 +24,26 @@ use crate::app::App;
 /// When the descriptors that are compiled in cannot be read: a defect of the build.
 pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_reflection::server::Error> {
     let limit = app.limits.max_message_bytes();
-    let contexts = ContextServiceServer::new(contexts::Contexts::new(app))
+    let contexts = ContextServiceServer::new(contexts::Contexts::new(app.clone()))
+        .accept_compressed(CompressionEncoding::Gzip)
+        .send_compressed(CompressionEncoding::Gzip)
+        .max_decoding_message_size(limit)
+        .max_encoding_message_size(limit);
+    let artifacts = ArtifactServiceServer::new(contexts::Contexts::new(app))
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<ContextServiceServer<contexts::Contexts>>().await;
+    health.set_serving::<ArtifactServiceServer<contexts::Contexts>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(context_proto::FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let router = tonic::service::Routes::new(contexts)
+        .add_service(artifacts)
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
@@ -50,6 +59,7 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
 /// Tells health checks that no new work is taken.
 pub async fn set_not_serving(health: &HealthReporter) {
     health.set_not_serving::<ContextServiceServer<contexts::Contexts>>().await;
+    health.set_not_serving::<ArtifactServiceServer<contexts::Contexts>>().await;
     health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
 }
 

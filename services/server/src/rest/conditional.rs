@@ -1,6 +1,6 @@
 //! Request headers that make a request conditional or repeatable: `If-Match`, `If-None-Match`, `Idempotency-Key`.
 
-use context_model::{Error, Result};
+use context_model::{Error, Reason, Result};
 use http::{HeaderMap, HeaderValue, header};
 
 /// The header of RFC draft-ietf-httpapi-idempotency-key-header.
@@ -45,6 +45,23 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
     let (weak, tag) = text.strip_prefix("W/").map_or((false, text), |tag| (true, tag));
     let tag = opaque(tag).ok_or_else(malformed)?;
     Ok(version(tag).filter(|_| !weak).map_or(IfMatch::Nothing, IfMatch::Version))
+}
+
+/// The version a change is based on: of `If-Match`, or as the body names it, which must agree.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` when the header is malformed or contradicts the body; `VERSION_MISMATCH` when it names no version
+/// that anything can have.
+pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Option<i64>> {
+    match if_match(headers)? {
+        IfMatch::Absent | IfMatch::Any => Ok(given),
+        IfMatch::Version(version) if given.is_none_or(|given| given == version) => Ok(Some(version)),
+        IfMatch::Version(_) => Err(Error::invalid("expected_version", "`expected_version` and `If-Match` name different versions")),
+        IfMatch::Nothing => {
+            let sentence = "`If-Match` names no version an entry can have; use the `ETag` of a GET, or *";
+            Err(Error::new(Reason::VersionMismatch, sentence))
+        }
+    }
 }
 
 /// Whether `If-None-Match` names this version (RFC 9110, section 13.1.2), so that the caller has it already. A

@@ -7,19 +7,19 @@ use axum::response::{IntoResponse as _, Response};
 use context_engine::WriteContext;
 use context_model::{
     BatchReply, DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply, DeleteContextRequest, Entry, Error,
-    GetContextByIdsReply, GetContextByIdsRequest, Reason, StoreContextBatchRequest, StoreContextReply, StoreContextRequest,
+    GetContextByIdsReply, GetContextByIdsRequest, StoreContextBatchRequest, StoreContextReply, StoreContextRequest,
     UpdateContextBatchRequest, UpdateContextBody, UpdateContextReply,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::Problem;
 use super::body::{JsonBody, json};
-use super::conditional::{IfMatch, etag, idempotency_key, if_match, none_match_names};
+use super::conditional::{etag, expected_version, idempotency_key, none_match_names};
 use super::query::{ContextId, Query};
 use crate::app::{App, caller};
 use crate::operation::{Operation, Wire};
 
-fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> {
+pub(super) fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> {
     Ok(WriteContext { idempotency_key: idempotency_key(headers)? })
 }
 
@@ -192,19 +192,7 @@ pub async fn update_context(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let mut request = body.for_context(id);
-    match if_match(&headers)? {
-        IfMatch::Absent | IfMatch::Any => {}
-        IfMatch::Version(version) if request.expected_version.is_none_or(|expected| expected == version) => {
-            request.expected_version = Some(version);
-        }
-        IfMatch::Version(_) => {
-            return Err(Error::invalid("expected_version", "`expected_version` and `If-Match` name different versions").into());
-        }
-        IfMatch::Nothing => {
-            let sentence = "`If-Match` names no version an entry can have; use the `ETag` of a GET, or *";
-            return Err(Error::new(Reason::VersionMismatch, sentence).into());
-        }
-    }
+    request.expected_version = expected_version(&headers, request.expected_version)?;
     let work = app.engine.update_context(caller(), request, write);
     let reply = app.call(Operation::UpdateContext, Wire::Rest, None, work).await?;
     let mut response = json(&app, StatusCode::OK, &reply)?;

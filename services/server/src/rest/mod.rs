@@ -1,5 +1,6 @@
 //! REST: the same operations as gRPC, in the same JSON as MCP.
 
+mod artifacts;
 mod body;
 mod conditional;
 mod contexts;
@@ -10,6 +11,7 @@ mod overview;
 mod problem;
 mod query;
 mod search;
+mod versions;
 
 pub use conditional::idempotency_key;
 pub use openapi::document;
@@ -39,6 +41,13 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(search::hybrid_search_context))
         .routes(routes!(overview::list_threads))
         .routes(routes!(overview::get_statistics))
+        .routes(routes!(artifacts::create_artifact, artifacts::list_artifacts))
+        .routes(routes!(artifacts::search_artifacts))
+        .routes(routes!(artifacts::get_artifact, artifacts::update_artifact, artifacts::delete_artifact))
+        .routes(routes!(versions::list_artifact_versions))
+        .routes(routes!(versions::get_artifact_version))
+        .routes(routes!(versions::restore_artifact_version))
+        .routes(routes!(versions::diff_artifact_versions))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

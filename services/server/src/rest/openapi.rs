@@ -21,6 +21,7 @@ use super::problem::{MEDIA_TYPE, ProblemBody};
     servers((url = "http://127.0.0.1:7420", description = "The service on this machine")),
     tags(
         (name = "contexts", description = "Storing, fetching, changing and deleting entries"),
+        (name = "artifacts", description = "Documents that keep every version"),
         (name = "search", description = "Finding entries"),
         (name = "overview", description = "Threads and statistics"),
         (name = "operation", description = "Health and metrics")

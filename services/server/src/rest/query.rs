@@ -45,7 +45,8 @@ impl Query {
         self.pairs.extract_if(.., |(n, _)| n == name).map(|(_, value)| value).collect()
     }
 
-    fn one(&mut self, name: &str) -> Option<String> {
+    /// The one value of a parameter.
+    pub fn one(&mut self, name: &str) -> Option<String> {
         let mut values = self.all(name).into_iter();
         let first = values.next();
         if values.next().is_some() {
@@ -145,6 +146,38 @@ impl<S: Send + Sync> FromRequestParts<S> for ContextId {
             Ok(id) if (1..=context_model::Limits::MAX_ID).contains(&id) && text.bytes().all(|b| b.is_ascii_digit()) => Ok(Self(id)),
             _ => Err(malformed(text)),
         }
+    }
+}
+
+/// The parts of a path that say which artifact and version is meant. An id that is none is for the operation to
+/// refuse, so that the sentence is the same on every wire.
+pub struct ArtifactPath {
+    /// `{artifact_id}`.
+    pub artifact_id: String,
+    /// `{version}`, where the path has one.
+    version: Option<String>,
+}
+
+impl ArtifactPath {
+    /// The version.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` when it is no integer.
+    pub fn version(&self) -> Result<i64, Error> {
+        let text = self.version.as_deref().unwrap_or_default();
+        let malformed = || Error::invalid("version", format!("`version` is `{}`; it must be an integer from 1", start(text)));
+        text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit())).ok_or_else(malformed)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for ArtifactPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let refused = |_| Problem::from(Error::invalid("artifact_id", context_model::ArtifactId::FORMAT));
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(refused)?;
+        let part = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
+        Ok(Self { artifact_id: part("artifact_id").unwrap_or_default(), version: part("version") })
     }
 }
 

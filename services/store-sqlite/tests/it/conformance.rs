@@ -13,3 +13,4 @@ async fn open() -> Option<Opened> {
 }
 
 context_store::conformance_tests!(open);
+context_store::artifact_conformance_tests!(open);

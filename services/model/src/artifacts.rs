@@ -1,0 +1,425 @@
+//! Artifacts on the wire: requests and replies.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{JsonObject, Timestamp};
+
+/// An artifact to create.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CreateArtifactRequest {
+    /// The content: 1 to 100 000 characters, not blank.
+    #[serde(default)]
+    #[schema(required, min_length = 1, max_length = 100000, example = "# Release plan\n\nShip on Friday.")]
+    pub content: String,
+    /// A title of at most 200 characters; absent or blank: taken from the content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 200)]
+    pub title: Option<String>,
+    /// Any JSON object, at most 64 levels deep and 1 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
+    pub metadata: Option<JsonObject>,
+}
+
+/// The artifact as it was created.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct CreateArtifactReply {
+    /// The artifact's id, a UUID.
+    #[schema(format = "uuid")]
+    pub id: String,
+    /// Its title, given or generated.
+    pub title: String,
+    /// Its content.
+    pub content: String,
+    /// Its metadata.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    pub metadata: JsonObject,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// Its version: 1.
+    pub version: i64,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// Which artifacts to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListArtifactsRequest {
+    /// Artifacts at most, 1 to 50; absent: 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<i64>,
+    /// Artifacts to skip, from 0; absent: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<i64>,
+    /// `next_cursor` of the reply before; not together with an offset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    /// Wait until the store has reached this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// Artifacts, newest first.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct ListArtifactsReply {
+    /// The artifacts of this page.
+    pub result: Vec<ArtifactSummary>,
+    /// Artifacts in all.
+    pub total: i64,
+    /// Where the next page begins; null on the last one.
+    pub next_cursor: Option<String>,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
+/// An artifact in a list.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct ArtifactSummary {
+    /// The artifact's id, a UUID.
+    #[schema(format = "uuid")]
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// The first 200 characters of its content, and `...` when there are more.
+    pub content_preview: String,
+    /// Its metadata.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    pub metadata: JsonObject,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its newest version was made.
+    pub updated_at: Timestamp,
+}
+
+/// A search for a part of title or content.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SearchArtifactsRequest {
+    /// What to look for, in any case; `%` and `_` mean themselves.
+    #[serde(default)]
+    pub query: String,
+    /// Artifacts at most, 1 to 50; absent: 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<i64>,
+    /// Wait until the store has reached this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// Artifacts that match, newest first.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct SearchArtifactsReply {
+    /// The artifacts.
+    pub result: Vec<ArtifactHit>,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
+/// An artifact that a search found.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct ArtifactHit {
+    /// The artifact's id, a UUID.
+    #[schema(format = "uuid")]
+    pub id: String,
+    /// Its title.
+    pub title: String,
+    /// The first 200 characters of its content, and `...` when there are more.
+    pub content_preview: String,
+    /// Its metadata.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    pub metadata: JsonObject,
+    /// Why it was found, as a sentence.
+    pub relevance_context: String,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// Which artifact to fetch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetArtifactRequest {
+    /// The artifact's id.
+    #[serde(default)]
+    pub artifact_id: String,
+    /// Wait until the store has reached this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// An artifact in full, as its newest version has it.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct Artifact {
+    /// The artifact's id, a UUID.
+    #[schema(format = "uuid")]
+    pub id: String,
+    /// Its title, given or generated.
+    pub title: String,
+    /// Its content.
+    pub content: String,
+    /// Its metadata.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    pub metadata: JsonObject,
+    /// When it was created.
+    pub created_at: Timestamp,
+    /// When its newest version was made.
+    pub updated_at: Timestamp,
+    /// The number of its newest version, from 1; the `ETag` is this number in quotes.
+    pub version: i64,
+}
+
+/// An artifact and the revision that shows it.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct GetArtifactReply {
+    /// The artifact.
+    #[serde(flatten)]
+    pub artifact: Artifact,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
+/// Changes to an artifact; at least one of title, content, metadata and edits.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateArtifactRequest {
+    /// The artifact to update.
+    #[serde(default)]
+    pub artifact_id: String,
+    /// A new title of at most 200 characters; a blank one goes back to the generated title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// A new content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// Metadata that replaces the stored object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<JsonObject>,
+    /// Changes of single places in the content; not together with `content`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edits: Option<Vec<ArtifactEdit>>,
+    /// The version the caller read; the update is refused when the artifact changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<i64>,
+}
+
+/// [`UpdateArtifactRequest`] without the id, which REST has in the path.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UpdateArtifactBody {
+    /// A new title of at most 200 characters; a blank one goes back to the generated title.
+    #[schema(max_length = 200)]
+    pub title: Option<String>,
+    /// A new content.
+    #[schema(min_length = 1, max_length = 100000)]
+    pub content: Option<String>,
+    /// Metadata that replaces the stored object.
+    #[schema(value_type = Option<std::collections::BTreeMap<String, serde_json::Value>>)]
+    pub metadata: Option<JsonObject>,
+    /// 1 to 100 changes of single places in the content; not together with `content`.
+    #[schema(min_items = 1, max_items = 100)]
+    pub edits: Option<Vec<ArtifactEdit>>,
+    /// The version the caller read; the same as `If-Match`.
+    pub expected_version: Option<i64>,
+}
+
+impl UpdateArtifactBody {
+    /// The update of the artifact with this id.
+    #[must_use]
+    pub fn for_artifact(self, artifact_id: String) -> UpdateArtifactRequest {
+        let Self { title, content, metadata, edits, expected_version } = self;
+        UpdateArtifactRequest { artifact_id, title, content, metadata, edits, expected_version }
+    }
+}
+
+/// A change of one place in the content: exactly one of `old_str` and `insert_line`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArtifactEdit {
+    /// The text to replace; it must occur exactly once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_str: Option<String>,
+    /// The line after which to insert, from 0 (before the first).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0)]
+    pub insert_line: Option<i64>,
+    /// What is put there.
+    #[serde(default)]
+    #[schema(required)]
+    pub new_str: String,
+}
+
+/// The artifact after an update.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct UpdateArtifactReply {
+    /// The artifact.
+    #[serde(flatten)]
+    pub artifact: Artifact,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// Which artifact to delete.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteArtifactRequest {
+    /// The artifact's id.
+    #[serde(default)]
+    pub artifact_id: String,
+}
+
+/// The artifact is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct DeleteArtifactReply {
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The id it had.
+    #[schema(format = "uuid")]
+    pub artifact_id: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// Whose versions to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListArtifactVersionsRequest {
+    /// The artifact's id.
+    #[serde(default)]
+    pub artifact_id: String,
+    /// Wait until the store has reached this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// The history of an artifact.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct ListArtifactVersionsReply {
+    /// The artifact's id.
+    #[schema(format = "uuid")]
+    pub artifact_id: String,
+    /// The number of its newest version.
+    pub current_version: i64,
+    /// Changes since it was created: `current_version` − 1.
+    pub total_edits: i64,
+    /// Earlier versions, newest first, at most 50, without the current one.
+    pub recent_versions: Vec<ArtifactVersionSummary>,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
+/// An earlier version in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct ArtifactVersionSummary {
+    /// Its number, from 1.
+    pub version: i64,
+    /// The title it had.
+    pub title: String,
+    /// When it was made.
+    pub updated_at: Timestamp,
+    /// What it changed of the version before: of `title`, `content`, `metadata`. Empty for version 1.
+    pub changes: Vec<String>,
+}
+
+/// Which version to fetch.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct GetArtifactVersionRequest {
+    /// The artifact's id.
+    #[serde(default)]
+    pub artifact_id: String,
+    /// The version's number, from 1.
+    #[serde(default)]
+    pub version_number: i64,
+    /// Wait until the store has reached this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// A version in full.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct GetArtifactVersionReply {
+    /// Its number.
+    pub version: i64,
+    /// Its title.
+    pub title: String,
+    /// Its content.
+    pub content: String,
+    /// Its metadata.
+    #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
+    pub metadata: JsonObject,
+    /// When it was made.
+    pub updated_at: Timestamp,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}
+
+/// Which version to go back to.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct RestoreArtifactVersionRequest {
+    /// The artifact's id.
+    #[serde(default)]
+    pub artifact_id: String,
+    /// The version to restore, from 1.
+    #[serde(default)]
+    pub version_number: i64,
+    /// The version the caller read; refused when the artifact changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<i64>,
+}
+
+/// The artifact has a new version.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct RestoreArtifactVersionReply {
+    /// True.
+    pub success: bool,
+    /// What happened, as a sentence.
+    pub message: String,
+    /// The number of the new version.
+    pub current_version: i64,
+    /// Its title.
+    pub title: String,
+    /// The owner's revision after the write.
+    pub revision: i64,
+}
+
+/// Which versions to compare.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffArtifactVersionsRequest {
+    /// The artifact's id.
+    #[serde(default)]
+    pub artifact_id: String,
+    /// The older side.
+    #[serde(default)]
+    pub from_version: i64,
+    /// The newer side; absent: the current version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_version: Option<i64>,
+    /// Wait until the store has reached this revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_revision: Option<i64>,
+}
+
+/// How two versions differ.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+pub struct DiffArtifactVersionsReply {
+    /// The artifact's id.
+    #[schema(format = "uuid")]
+    pub artifact_id: String,
+    /// The older side.
+    pub from_version: i64,
+    /// The newer side.
+    pub to_version: i64,
+    /// What differs: of `title`, `content`, `metadata`.
+    pub changes: Vec<String>,
+    /// A unified diff of the content with three lines of context; "" when it is the same.
+    pub diff: String,
+    /// The owner's revision that this reply shows.
+    pub revision: i64,
+}

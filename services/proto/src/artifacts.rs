@@ -1,0 +1,278 @@
+//! Artifacts, both ways.
+
+use context_model::{
+    Artifact, ArtifactEdit, ArtifactHit, ArtifactSummary, ArtifactVersionSummary, CreateArtifactReply, CreateArtifactRequest,
+    DeleteArtifactReply, DeleteArtifactRequest, DiffArtifactVersionsReply, DiffArtifactVersionsRequest, Error, GetArtifactReply,
+    GetArtifactRequest, GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply, ListArtifactVersionsRequest,
+    ListArtifactsReply, ListArtifactsRequest, RestoreArtifactVersionReply, RestoreArtifactVersionRequest, Result, SearchArtifactsReply,
+    SearchArtifactsRequest, UpdateArtifactReply, UpdateArtifactRequest,
+};
+
+use crate::reply::{all, missing, timestamp_from_pb, timestamp_to_pb, try_all};
+use crate::v1 as pb;
+use crate::value::{object_from_pb, object_to_pb};
+
+same_fields! {
+    ListArtifactsRequest = ListArtifactsRequest { limit, offset, cursor, min_revision }
+    SearchArtifactsRequest = SearchArtifactsRequest { query, limit, min_revision }
+    GetArtifactRequest = GetArtifactRequest { artifact_id, min_revision }
+    DeleteArtifactRequest = DeleteArtifactRequest { artifact_id }
+    DeleteArtifactReply = DeleteArtifactResponse { message, artifact_id, revision }
+    ListArtifactVersionsRequest = ListArtifactVersionsRequest { artifact_id, min_revision }
+    GetArtifactVersionRequest = GetArtifactVersionRequest { artifact_id, version_number, min_revision }
+    RestoreArtifactVersionRequest = RestoreArtifactVersionRequest { artifact_id, version_number, expected_version }
+    RestoreArtifactVersionReply = RestoreArtifactVersionResponse { success, message, current_version, title, revision }
+    DiffArtifactVersionsRequest = DiffArtifactVersionsRequest { artifact_id, from_version, to_version, min_revision }
+    DiffArtifactVersionsReply = DiffArtifactVersionsResponse { artifact_id, from_version, to_version, changes, diff, revision }
+    ArtifactEdit = ArtifactEdit { old_str, insert_line, new_str }
+}
+
+impl TryFrom<pb::CreateArtifactRequest> for CreateArtifactRequest {
+    type Error = Error;
+
+    fn try_from(request: pb::CreateArtifactRequest) -> Result<Self> {
+        let pb::CreateArtifactRequest { content, title, metadata } = request;
+        Ok(Self { content, title, metadata: metadata.map(|m| object_from_pb(m, "metadata")).transpose()? })
+    }
+}
+
+impl From<CreateArtifactRequest> for pb::CreateArtifactRequest {
+    fn from(request: CreateArtifactRequest) -> Self {
+        let CreateArtifactRequest { content, title, metadata } = request;
+        Self { content, title, metadata: metadata.map(object_to_pb) }
+    }
+}
+
+impl From<CreateArtifactReply> for pb::CreateArtifactResponse {
+    fn from(reply: CreateArtifactReply) -> Self {
+        let CreateArtifactReply { id, title, content, metadata, created_at, message, version, revision } = reply;
+        let (metadata, created_at) = (Some(object_to_pb(metadata)), Some(timestamp_to_pb(created_at)));
+        Self { id, title, content, metadata, created_at, message, version, revision }
+    }
+}
+
+impl TryFrom<pb::CreateArtifactResponse> for CreateArtifactReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::CreateArtifactResponse) -> Result<Self> {
+        let pb::CreateArtifactResponse { id, title, content, metadata, created_at, message, version, revision } = reply;
+        let metadata = object_from_pb(metadata.unwrap_or_default(), "metadata")?;
+        Ok(Self { id, title, content, metadata, created_at: timestamp_from_pb(created_at)?, message, version, revision })
+    }
+}
+
+impl TryFrom<pb::UpdateArtifactRequest> for UpdateArtifactRequest {
+    type Error = Error;
+
+    fn try_from(request: pb::UpdateArtifactRequest) -> Result<Self> {
+        let pb::UpdateArtifactRequest { artifact_id, title, content, metadata, edits, expected_version } = request;
+        let metadata = metadata.map(|m| object_from_pb(m, "metadata")).transpose()?;
+        Ok(Self { artifact_id, title, content, metadata, edits: edits.map(|list| all(list.edits)), expected_version })
+    }
+}
+
+impl From<UpdateArtifactRequest> for pb::UpdateArtifactRequest {
+    fn from(request: UpdateArtifactRequest) -> Self {
+        let UpdateArtifactRequest { artifact_id, title, content, metadata, edits, expected_version } = request;
+        let edits = edits.map(|edits| pb::ArtifactEditList { edits: all(edits) });
+        Self { artifact_id, title, content, metadata: metadata.map(object_to_pb), edits, expected_version }
+    }
+}
+
+impl From<Artifact> for pb::Artifact {
+    fn from(artifact: Artifact) -> Self {
+        let Artifact { id, title, content, metadata, created_at, updated_at, version } = artifact;
+        Self {
+            id,
+            title,
+            content,
+            metadata: Some(object_to_pb(metadata)),
+            created_at: Some(timestamp_to_pb(created_at)),
+            updated_at: Some(timestamp_to_pb(updated_at)),
+            version,
+        }
+    }
+}
+
+impl TryFrom<pb::Artifact> for Artifact {
+    type Error = Error;
+
+    fn try_from(artifact: pb::Artifact) -> Result<Self> {
+        let pb::Artifact { id, title, content, metadata, created_at, updated_at, version } = artifact;
+        Ok(Self {
+            id,
+            title,
+            content,
+            metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            created_at: timestamp_from_pb(created_at)?,
+            updated_at: timestamp_from_pb(updated_at)?,
+            version,
+        })
+    }
+}
+
+fn artifact(artifact: Option<pb::Artifact>) -> Result<Artifact> {
+    artifact.ok_or_else(|| missing("artifact"))?.try_into()
+}
+
+impl From<GetArtifactReply> for pb::GetArtifactResponse {
+    fn from(reply: GetArtifactReply) -> Self {
+        let GetArtifactReply { artifact, revision } = reply;
+        Self { artifact: Some(artifact.into()), revision }
+    }
+}
+
+impl TryFrom<pb::GetArtifactResponse> for GetArtifactReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::GetArtifactResponse) -> Result<Self> {
+        let pb::GetArtifactResponse { artifact: found, revision } = reply;
+        Ok(Self { artifact: artifact(found)?, revision })
+    }
+}
+
+impl From<UpdateArtifactReply> for pb::UpdateArtifactResponse {
+    fn from(reply: UpdateArtifactReply) -> Self {
+        let UpdateArtifactReply { artifact, message, revision } = reply;
+        Self { artifact: Some(artifact.into()), message, revision }
+    }
+}
+
+impl TryFrom<pb::UpdateArtifactResponse> for UpdateArtifactReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::UpdateArtifactResponse) -> Result<Self> {
+        let pb::UpdateArtifactResponse { artifact: updated, message, revision } = reply;
+        Ok(Self { artifact: artifact(updated)?, message, revision })
+    }
+}
+
+impl From<ArtifactSummary> for pb::ArtifactSummary {
+    fn from(summary: ArtifactSummary) -> Self {
+        let ArtifactSummary { id, title, content_preview, metadata, created_at, updated_at } = summary;
+        Self {
+            id,
+            title,
+            content_preview,
+            metadata: Some(object_to_pb(metadata)),
+            created_at: Some(timestamp_to_pb(created_at)),
+            updated_at: Some(timestamp_to_pb(updated_at)),
+        }
+    }
+}
+
+impl TryFrom<pb::ArtifactSummary> for ArtifactSummary {
+    type Error = Error;
+
+    fn try_from(summary: pb::ArtifactSummary) -> Result<Self> {
+        let pb::ArtifactSummary { id, title, content_preview, metadata, created_at, updated_at } = summary;
+        Ok(Self {
+            id,
+            title,
+            content_preview,
+            metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            created_at: timestamp_from_pb(created_at)?,
+            updated_at: timestamp_from_pb(updated_at)?,
+        })
+    }
+}
+
+impl From<ListArtifactsReply> for pb::ListArtifactsResponse {
+    fn from(reply: ListArtifactsReply) -> Self {
+        let ListArtifactsReply { result, total, next_cursor, revision } = reply;
+        Self { artifacts: all(result), total, next_cursor, revision }
+    }
+}
+
+impl TryFrom<pb::ListArtifactsResponse> for ListArtifactsReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::ListArtifactsResponse) -> Result<Self> {
+        let pb::ListArtifactsResponse { artifacts, total, next_cursor, revision } = reply;
+        Ok(Self { result: try_all(artifacts)?, total, next_cursor, revision })
+    }
+}
+
+impl From<ArtifactHit> for pb::ArtifactHit {
+    fn from(hit: ArtifactHit) -> Self {
+        let ArtifactHit { id, title, content_preview, metadata, relevance_context, created_at } = hit;
+        let (metadata, created_at) = (Some(object_to_pb(metadata)), Some(timestamp_to_pb(created_at)));
+        Self { id, title, content_preview, metadata, relevance_context, created_at }
+    }
+}
+
+impl TryFrom<pb::ArtifactHit> for ArtifactHit {
+    type Error = Error;
+
+    fn try_from(hit: pb::ArtifactHit) -> Result<Self> {
+        let pb::ArtifactHit { id, title, content_preview, metadata, relevance_context, created_at } = hit;
+        let metadata = object_from_pb(metadata.unwrap_or_default(), "metadata")?;
+        Ok(Self { id, title, content_preview, metadata, relevance_context, created_at: timestamp_from_pb(created_at)? })
+    }
+}
+
+impl From<SearchArtifactsReply> for pb::SearchArtifactsResponse {
+    fn from(reply: SearchArtifactsReply) -> Self {
+        let SearchArtifactsReply { result, revision } = reply;
+        Self { artifacts: all(result), revision }
+    }
+}
+
+impl TryFrom<pb::SearchArtifactsResponse> for SearchArtifactsReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::SearchArtifactsResponse) -> Result<Self> {
+        let pb::SearchArtifactsResponse { artifacts, revision } = reply;
+        Ok(Self { result: try_all(artifacts)?, revision })
+    }
+}
+
+impl From<ArtifactVersionSummary> for pb::ArtifactVersionSummary {
+    fn from(summary: ArtifactVersionSummary) -> Self {
+        let ArtifactVersionSummary { version, title, updated_at, changes } = summary;
+        Self { version, title, updated_at: Some(timestamp_to_pb(updated_at)), changes }
+    }
+}
+
+impl TryFrom<pb::ArtifactVersionSummary> for ArtifactVersionSummary {
+    type Error = Error;
+
+    fn try_from(summary: pb::ArtifactVersionSummary) -> Result<Self> {
+        let pb::ArtifactVersionSummary { version, title, updated_at, changes } = summary;
+        Ok(Self { version, title, updated_at: timestamp_from_pb(updated_at)?, changes })
+    }
+}
+
+impl From<ListArtifactVersionsReply> for pb::ListArtifactVersionsResponse {
+    fn from(reply: ListArtifactVersionsReply) -> Self {
+        let ListArtifactVersionsReply { artifact_id, current_version, total_edits, recent_versions, revision } = reply;
+        Self { artifact_id, current_version, total_edits, recent_versions: all(recent_versions), revision }
+    }
+}
+
+impl TryFrom<pb::ListArtifactVersionsResponse> for ListArtifactVersionsReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::ListArtifactVersionsResponse) -> Result<Self> {
+        let pb::ListArtifactVersionsResponse { artifact_id, current_version, total_edits, recent_versions, revision } = reply;
+        Ok(Self { artifact_id, current_version, total_edits, recent_versions: try_all(recent_versions)?, revision })
+    }
+}
+
+impl From<GetArtifactVersionReply> for pb::GetArtifactVersionResponse {
+    fn from(reply: GetArtifactVersionReply) -> Self {
+        let GetArtifactVersionReply { version, title, content, metadata, updated_at, revision } = reply;
+        let (metadata, updated_at) = (Some(object_to_pb(metadata)), Some(timestamp_to_pb(updated_at)));
+        Self { version, title, content, metadata, updated_at, revision }
+    }
+}
+
+impl TryFrom<pb::GetArtifactVersionResponse> for GetArtifactVersionReply {
+    type Error = Error;
+
+    fn try_from(reply: pb::GetArtifactVersionResponse) -> Result<Self> {
+        let pb::GetArtifactVersionResponse { version, title, content, metadata, updated_at, revision } = reply;
+        let metadata = object_from_pb(metadata.unwrap_or_default(), "metadata")?;
+        Ok(Self { version, title, content, metadata, updated_at: timestamp_from_pb(updated_at)?, revision })
+    }
+}

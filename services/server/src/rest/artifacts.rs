@@ -1,0 +1,204 @@
+//! Creating, finding, fetching, changing and deleting artifacts.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use context_model::{
+    CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply, DeleteArtifactRequest, Error, GetArtifactReply, GetArtifactRequest,
+    ListArtifactsReply, ListArtifactsRequest, SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactBody, UpdateArtifactReply,
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::Problem;
+use super::body::{JsonBody, json};
+use super::conditional::{etag, expected_version, none_match_names};
+use super::contexts::write_context;
+use super::query::{ArtifactPath, Query};
+use crate::app::{App, caller};
+use crate::operation::{Operation, Wire};
+
+/// Create an artifact
+///
+/// Creates an artifact, whose title is taken from the content unless one is given: the first `# ` heading, else the first `## `
+/// heading, else the first line.
+#[utoipa::path(
+    post,
+    path = "/v1/artifacts",
+    operation_id = "create_artifact",
+    tag = "artifacts",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")),
+    request_body(
+        content = CreateArtifactRequest,
+        example = json!({"content": "# Release plan\n\nShip on Friday.", "metadata": {"category": "project"}})
+    ),
+    responses((status = 201, description = "The artifact is stored", body = CreateArtifactReply, headers(
+        ("Location" = String, description = "Where the artifact is"), ("ETag" = String, description = "The artifact's version in quotes"))))
+)]
+pub async fn create_artifact(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<CreateArtifactRequest>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let work = app.engine.create_artifact(caller(), request, write);
+    let reply = app.call(Operation::CreateArtifact, Wire::Rest, None, work).await?;
+    let mut response = json(&app, StatusCode::CREATED, &reply)?;
+    let location = HeaderValue::from_str(&format!("/v1/artifacts/{}", reply.id)).map_err(Error::internal)?;
+    response.headers_mut().insert(header::LOCATION, location);
+    response.headers_mut().insert(header::ETAG, etag(reply.version));
+    Ok(response)
+}
+
+/// List artifacts
+///
+/// Gives artifacts, newest first, each with the first 200 characters of its content. `next_cursor` leads to the next page.
+#[utoipa::path(
+    get,
+    path = "/v1/artifacts",
+    operation_id = "list_artifacts",
+    tag = "artifacts",
+    params(
+        ("limit" = Option<i64>, Query, description = "Artifacts at most; absent: 10.", minimum = 1, maximum = 50),
+        ("offset" = Option<i64>, Query, description = "Artifacts to skip; absent: 0.", minimum = 0, maximum = 4294967295i64),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the reply before; not together with an offset."),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+    ),
+    responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
+)]
+pub async fn list_artifacts(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+    let request = ListArtifactsRequest {
+        limit: query.integer("limit"),
+        offset: query.integer("offset"),
+        cursor: query.one("cursor"),
+        min_revision: query.integer("min_revision"),
+    };
+    query.finish()?;
+    let work = app.engine.list_artifacts(caller(), request);
+    let reply = app.call(Operation::ListArtifacts, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Search artifacts
+///
+/// Finds artifacts whose title or content holds the query, in any case, newest first. `%` and `_` mean themselves.
+#[utoipa::path(
+    get,
+    path = "/v1/artifacts/search",
+    operation_id = "search_artifacts",
+    tag = "artifacts",
+    params(
+        ("query" = String, Query, description = "What to look for.", min_length = 1, max_length = 10000, example = "release"),
+        ("limit" = Option<i64>, Query, description = "Artifacts at most; absent: 10.", minimum = 1, maximum = 50),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+    ),
+    responses((status = 200, description = "The artifacts that match", body = SearchArtifactsReply))
+)]
+pub async fn search_artifacts(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+    let request = SearchArtifactsRequest {
+        query: query.one("query").unwrap_or_default(),
+        limit: query.integer("limit"),
+        min_revision: query.integer("min_revision"),
+    };
+    query.finish()?;
+    let work = app.engine.search_artifacts(caller(), request);
+    let reply = app.call(Operation::SearchArtifacts, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Fetch an artifact
+///
+/// Gives an artifact in full. With `If-None-Match` and the artifact's current `ETag` the reply is 304 without a body.
+#[utoipa::path(
+    get,
+    path = "/v1/artifacts/{artifact_id}",
+    operation_id = "get_artifact",
+    tag = "artifacts",
+    params(
+        ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0),
+        ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the artifact as the caller has it.")
+    ),
+    responses(
+        (status = 200, description = "The artifact", body = GetArtifactReply, headers(
+            ("ETag" = String, description = "The artifact's version in quotes"))),
+        (status = 304, description = "The caller has this version already", headers(
+            ("ETag" = String, description = "The artifact's version in quotes"))),
+    )
+)]
+pub async fn get_artifact(
+    State(app): State<Arc<App>>,
+    path: ArtifactPath,
+    headers: HeaderMap,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let request = GetArtifactRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
+    query.finish()?;
+    let work = app.engine.get_artifact(caller(), request);
+    let reply = app.call(Operation::GetArtifact, Wire::Rest, None, work).await?;
+    let version = reply.artifact.version;
+    let mut response =
+        if none_match_names(&headers, version) { StatusCode::NOT_MODIFIED.into_response() } else { json(&app, StatusCode::OK, &reply)? };
+    response.headers_mut().insert(header::ETAG, etag(version));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    Ok(response)
+}
+
+/// Change an artifact
+///
+/// Changes what is given; what differs makes a new version. `edits` change single places of the content. `If-Match` with an `ETag`
+/// refuses the change when the artifact is at another version by now.
+#[utoipa::path(
+    patch,
+    path = "/v1/artifacts/{artifact_id}",
+    operation_id = "update_artifact",
+    tag = "artifacts",
+    params(
+        ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the artifact as the caller read it, or `*`."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+    ),
+    request_body(content = UpdateArtifactBody, example = json!({"edits": [{"old_str": "Friday", "new_str": "Monday"}]})),
+    responses((status = 200, description = "The artifact after the change", body = UpdateArtifactReply, headers(
+        ("ETag" = String, description = "The artifact's version in quotes"))))
+)]
+pub async fn update_artifact(
+    State(app): State<Arc<App>>,
+    path: ArtifactPath,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<UpdateArtifactBody>,
+) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let mut request = body.for_artifact(path.artifact_id);
+    request.expected_version = expected_version(&headers, request.expected_version)?;
+    let work = app.engine.update_artifact(caller(), request, write);
+    let reply = app.call(Operation::UpdateArtifact, Wire::Rest, None, work).await?;
+    let mut response = json(&app, StatusCode::OK, &reply)?;
+    response.headers_mut().insert(header::ETAG, etag(reply.artifact.version));
+    Ok(response)
+}
+
+/// Delete an artifact
+///
+/// Deletes an artifact with all its versions. There is no way back.
+#[utoipa::path(
+    delete,
+    path = "/v1/artifacts/{artifact_id}",
+    operation_id = "delete_artifact",
+    tag = "artifacts",
+    params(
+        ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+    ),
+    responses((status = 200, description = "The artifact is gone", body = DeleteArtifactReply))
+)]
+pub async fn delete_artifact(State(app): State<Arc<App>>, path: ArtifactPath, headers: HeaderMap) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    if headers.contains_key(header::IF_MATCH) {
+        // Ignoring it would delete what the caller meant to protect.
+        return Err(Error::invalid("If-Match", "`If-Match` is not supported by DELETE; leave it out").into());
+    }
+    let work = app.engine.delete_artifact(caller(), DeleteArtifactRequest { artifact_id: path.artifact_id }, write);
+    let reply = app.call(Operation::DeleteArtifact, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}

@@ -1,0 +1,124 @@
+//! The versions of artifacts.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use context_model::{
+    DiffArtifactVersionsReply, DiffArtifactVersionsRequest, GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply,
+    ListArtifactVersionsRequest, RestoreArtifactVersionReply, RestoreArtifactVersionRequest,
+};
+use http::{HeaderMap, StatusCode, header};
+
+use super::Problem;
+use super::body::json;
+use super::conditional::{etag, expected_version};
+use super::contexts::write_context;
+use super::query::{ArtifactPath, Query};
+use crate::app::{App, caller};
+use crate::operation::{Operation, Wire};
+
+/// List the versions of an artifact
+///
+/// Gives the versions before the current one, newest first, at most 50, each with what it changed.
+#[utoipa::path(
+    get,
+    path = "/v1/artifacts/{artifact_id}/versions",
+    operation_id = "list_artifact_versions",
+    tag = "artifacts",
+    params(
+        ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+    ),
+    responses((status = 200, description = "The versions", body = ListArtifactVersionsReply))
+)]
+pub async fn list_artifact_versions(State(app): State<Arc<App>>, path: ArtifactPath, mut query: Query) -> Result<Response, Problem> {
+    let request = ListArtifactVersionsRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
+    query.finish()?;
+    let work = app.engine.list_artifact_versions(caller(), request);
+    let reply = app.call(Operation::ListArtifactVersions, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Fetch a version of an artifact
+///
+/// Gives one version in full; the current one has a number too.
+#[utoipa::path(
+    get,
+    path = "/v1/artifacts/{artifact_id}/versions/{version}",
+    operation_id = "get_artifact_version",
+    tag = "artifacts",
+    params(
+        ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
+        ("version" = i64, Path, description = "The version's number.", minimum = 1),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+    ),
+    responses((status = 200, description = "The version", body = GetArtifactVersionReply))
+)]
+pub async fn get_artifact_version(State(app): State<Arc<App>>, path: ArtifactPath, mut query: Query) -> Result<Response, Problem> {
+    let version_number = path.version()?;
+    let min_revision = query.integer("min_revision");
+    query.finish()?;
+    let request = GetArtifactVersionRequest { artifact_id: path.artifact_id, version_number, min_revision };
+    let work = app.engine.get_artifact_version(caller(), request);
+    let reply = app.call(Operation::GetArtifactVersion, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}
+
+/// Restore a version of an artifact
+///
+/// Makes a new version with the title, content and metadata of an earlier one.
+#[utoipa::path(
+    post,
+    path = "/v1/artifacts/{artifact_id}/versions/{version}/restore",
+    operation_id = "restore_artifact_version",
+    tag = "artifacts",
+    params(
+        ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
+        ("version" = i64, Path, description = "The version to restore.", minimum = 1),
+        ("If-Match" = Option<String>, Header, description = "The `ETag` of the artifact as the caller read it, or `*`."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless for 24 hours.", pattern = "^[!-~]{1,255}$")
+    ),
+    responses((status = 200, description = "The artifact has a new version", body = RestoreArtifactVersionReply, headers(
+        ("ETag" = String, description = "The new version in quotes"))))
+)]
+pub async fn restore_artifact_version(State(app): State<Arc<App>>, path: ArtifactPath, headers: HeaderMap) -> Result<Response, Problem> {
+    let write = write_context(&headers)?;
+    let version_number = path.version()?;
+    let expected_version = expected_version(&headers, None)?;
+    let request = RestoreArtifactVersionRequest { artifact_id: path.artifact_id, version_number, expected_version };
+    let work = app.engine.restore_artifact_version(caller(), request, write);
+    let reply = app.call(Operation::RestoreArtifactVersion, Wire::Rest, None, work).await?;
+    let mut response = json(&app, StatusCode::OK, &reply)?;
+    response.headers_mut().insert(header::ETAG, etag(reply.current_version));
+    Ok(response)
+}
+
+/// Compare two versions of an artifact
+///
+/// Gives a unified diff of the content and the names of what else differs.
+#[utoipa::path(
+    get,
+    path = "/v1/artifacts/{artifact_id}/diff",
+    operation_id = "diff_artifact_versions",
+    tag = "artifacts",
+    params(
+        ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
+        ("from_version" = i64, Query, description = "The older side.", minimum = 1, example = 1),
+        ("to_version" = Option<i64>, Query, description = "The newer side; absent: the current version.", minimum = 1),
+        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+    ),
+    responses((status = 200, description = "What differs", body = DiffArtifactVersionsReply))
+)]
+pub async fn diff_artifact_versions(State(app): State<Arc<App>>, path: ArtifactPath, mut query: Query) -> Result<Response, Problem> {
+    let request = DiffArtifactVersionsRequest {
+        artifact_id: path.artifact_id,
+        from_version: query.integer("from_version").unwrap_or_default(),
+        to_version: query.integer("to_version"),
+        min_revision: query.integer("min_revision"),
+    };
+    query.finish()?;
+    let work = app.engine.diff_artifact_versions(caller(), request);
+    let reply = app.call(Operation::DiffArtifactVersions, Wire::Rest, None, work).await?;
+    json(&app, StatusCode::OK, &reply)
+}

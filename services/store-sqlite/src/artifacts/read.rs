@@ -1,0 +1,206 @@
+//! Reading artifacts, their lists and their versions.
+
+use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
+use context_store::{
+    ArtifactHistory, ArtifactPage, ArtifactsPage, ListedArtifact, ListedVersion, PageStart, StoreError, StoredArtifact, StoredVersion,
+};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+
+use crate::entries::parse_metadata;
+use crate::failure::{Failure, store_error, unreadable};
+use crate::owners::Owner;
+use crate::sql::{self, Bind, Fragment};
+
+/// A version with its artifact's time of creation.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct VersionRow {
+    #[diesel(sql_type = BigInt)]
+    pub created_at: i64,
+    #[diesel(sql_type = BigInt)]
+    pub version: i64,
+    #[diesel(sql_type = BigInt)]
+    pub at: i64,
+    #[diesel(sql_type = BigInt)]
+    pub title_given: i64,
+    #[diesel(sql_type = Text)]
+    pub title: String,
+    #[diesel(sql_type = Text)]
+    pub metadata: String,
+    #[diesel(sql_type = Text)]
+    pub content: String,
+}
+
+impl VersionRow {
+    /// What the version holds.
+    pub fn state(&self) -> Result<ArtifactState, Failure> {
+        Ok(ArtifactState {
+            title: self.title.clone(),
+            title_given: self.title_given != 0,
+            content: self.content.clone(),
+            metadata: parse_metadata(&self.metadata).map_err(Failure::Rejected)?,
+        })
+    }
+
+    /// The artifact, with this version as its current one.
+    pub fn into_artifact(self, id: ArtifactId) -> Result<StoredArtifact, StoreError> {
+        let Self { created_at, version, at, title_given: _, title, metadata, content } = self;
+        let metadata = parse_metadata(&metadata)?;
+        Ok(StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version })
+    }
+
+    pub fn into_version(self) -> Result<StoredVersion, StoreError> {
+        let Self { created_at: _, version, at, title_given: _, title, metadata, content } = self;
+        Ok(StoredVersion { version, title, content, metadata: parse_metadata(&metadata)?, at: Timestamp(at) })
+    }
+}
+
+/// A version by its number, or the current one.
+pub(crate) fn version(conn: &mut SqliteConnection, owner: i64, id: &ArtifactId, number: Option<i64>) -> QueryResult<Option<VersionRow>> {
+    let mut select = Fragment::new(
+        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata, v.content FROM artifacts a \
+         JOIN artifact_versions v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = ",
+    );
+    match number {
+        Some(number) => select.bind(Bind::Int(number)),
+        None => select.push("a.version"),
+    };
+    select.push(" WHERE a.owner = ").bind(Bind::Int(owner)).push(" AND a.artifact_id = ").bind(Bind::Text(id.to_string()));
+    Ok(sql::query(conn, &select)?.pop())
+}
+
+#[derive(QueryableByName)]
+struct CurrentVersion {
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+}
+
+/// The number of the artifact's current version.
+pub(crate) fn current_version(conn: &mut SqliteConnection, owner: i64, id: &ArtifactId) -> QueryResult<Option<i64>> {
+    let mut select = Fragment::new("SELECT version FROM artifacts WHERE owner = ");
+    select.bind(Bind::Int(owner)).push(" AND artifact_id = ").bind(Bind::Text(id.to_string()));
+    Ok(sql::query::<CurrentVersion>(conn, &select)?.pop().map(|row| row.version))
+}
+
+#[derive(QueryableByName)]
+struct HistoryRow {
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Text)]
+    title: String,
+    #[diesel(sql_type = BigInt)]
+    at: i64,
+    #[diesel(sql_type = Text)]
+    changes: String,
+}
+
+/// The newest versions before the current one.
+pub(crate) fn history(conn: &mut SqliteConnection, owner: i64, id: &ArtifactId, limit: u32) -> Result<Option<ArtifactHistory>, StoreError> {
+    let Some(current_version) = current_version(conn, owner, id).map_err(store_error)? else { return Ok(None) };
+    let mut select = Fragment::new("SELECT version, title, at, changes FROM artifact_versions WHERE owner = ");
+    select.bind(Bind::Int(owner)).push(" AND artifact_id = ").bind(Bind::Text(id.to_string()));
+    select.push(" AND version < ").bind(Bind::Int(current_version));
+    select.push(" ORDER BY version DESC LIMIT ").bind(Bind::Int(limit.into()));
+    let rows: Vec<HistoryRow> = sql::query(conn, &select).map_err(store_error)?;
+    let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes }| {
+        let changes = serde_json::from_str(&changes).map_err(|e| unreadable("list of changes", Some(e)))?;
+        Ok(ListedVersion { version, title, at: Timestamp(at), changes })
+    });
+    Ok(Some(ArtifactHistory { current_version, earlier: earlier.collect::<Result<_, StoreError>>()? }))
+}
+
+#[derive(QueryableByName)]
+struct ListRow {
+    #[diesel(sql_type = Text)]
+    artifact_id: String,
+    #[diesel(sql_type = BigInt)]
+    created_at: i64,
+    #[diesel(sql_type = BigInt)]
+    at: i64,
+    #[diesel(sql_type = Text)]
+    title: String,
+    #[diesel(sql_type = Text)]
+    metadata: String,
+    #[diesel(sql_type = Text)]
+    preview: String,
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    total: i64,
+}
+
+/// A page of artifacts, newest first; with a query those whose title or content holds it.
+pub(crate) fn list(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    query: Option<&str>,
+    page: ArtifactPage,
+) -> Result<ArtifactsPage, StoreError> {
+    let select = list_statement(owner.owner, query, page);
+    let rows: Vec<ListRow> = sql::query(conn, &select).map_err(store_error)?;
+    let bytes: usize = rows.iter().map(|row| row.metadata.len()).sum();
+    if rows.len() > 1 && bytes as u64 > page.max_bytes {
+        let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
+        return Err(Error::new(Reason::ResultTooLarge, sentence).into());
+    }
+    let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview }| {
+        let id = ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
+        let metadata = parse_metadata(&metadata)?;
+        Ok(ListedArtifact { id, title, preview, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at) })
+    });
+    let artifacts = artifacts.collect::<Result<_, StoreError>>()?;
+    let mut count = Fragment::new("SELECT count(*) AS total FROM artifacts WHERE owner = ");
+    count.bind(Bind::Int(owner.owner));
+    let total = sql::query::<Count>(conn, &count).map_err(store_error)?.pop().map_or(0, |row| row.total);
+    Ok(ArtifactsPage { artifacts, total, revision: owner.revision })
+}
+
+/// The rows of the page are chosen by the small table alone, so that skipping over artifacts reads none of their texts.
+fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragment {
+    let ArtifactPage { limit, start, preview_chars, max_bytes: _ } = page;
+    let mut select = Fragment::new("SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata, substr(v.content, 1, ");
+    select.bind(Bind::Int(preview_chars.into()));
+    select.push(") AS preview FROM (SELECT a.owner, a.artifact_id, a.created_at, a.version FROM artifacts a WHERE a.owner = ");
+    select.bind(Bind::Int(owner));
+    if let PageStart::After { created_at, id } = start {
+        select.push(" AND (a.created_at, a.artifact_id) < (").bind(Bind::Int(created_at.micros())).push(", ");
+        select.bind(Bind::Text(id.to_string())).push(")");
+    }
+    if let Some(query) = query {
+        let folded = fold(query);
+        select.push(
+            " AND EXISTS (SELECT 1 FROM artifact_texts t WHERE t.owner = a.owner AND t.artifact_id = a.artifact_id AND (instr(t.title, ",
+        );
+        select.bind(Bind::Text(folded.clone())).push(") > 0 OR instr(t.content, ").bind(Bind::Text(folded)).push(") > 0))");
+    }
+    select.push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ").bind(Bind::Int(limit.into()));
+    if let PageStart::Offset(offset) = start {
+        select.push(" OFFSET ").bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
+    }
+    select.push(
+        ") p JOIN artifact_versions v ON v.owner = p.owner AND v.artifact_id = p.artifact_id AND v.version = p.version \
+         ORDER BY p.created_at DESC, p.artifact_id DESC",
+    );
+    select
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_walks_the_index_and_sorts_nothing_large() {
+        let mut conn = SqliteConnection::establish(":memory:").unwrap();
+        let schema = include_str!("../../../../migrations/sqlite/2026-11-21-000002_artifacts/up.sql");
+        diesel::connection::SimpleConnection::batch_execute(&mut conn, schema).unwrap();
+        let id = ArtifactId::parse("123e4567-e89b-12d3-a456-426614174000").unwrap();
+        for start in [PageStart::Offset(5), PageStart::After { created_at: Timestamp(1), id }] {
+            let page = ArtifactPage { limit: 10, start, preview_chars: 201, max_bytes: 1 };
+            let plan = list_statement(1, None, page).explain(&mut conn).unwrap().join("\n");
+            assert!(plan.contains("USING COVERING INDEX artifacts_by_time") || plan.contains("USING INDEX artifacts_by_time"), "{plan}");
+            assert!(plan.contains("USING INDEX artifact_versions_by_number"), "{plan}");
+        }
+    }
+}

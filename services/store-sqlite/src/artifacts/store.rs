@@ -1,0 +1,153 @@
+//! The artifacts of [`SqliteStore`].
+
+use async_trait::async_trait;
+use context_model::{ArtifactId, ArtifactUpdate, ContentChange, Edit, Error, Metadata, NewArtifact, TitleChange};
+use context_store::{
+    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision, OwnerId, Read, Result, StoreError,
+    StoredArtifact, VersionLookup, WriteOptions, Written,
+};
+
+use super::write::Outcome;
+use super::{read, write};
+use crate::failure::store_error;
+use crate::store::SqliteStore;
+use crate::weigh;
+
+#[async_trait]
+impl ArtifactStore for SqliteStore {
+    async fn create_artifact(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        new: NewArtifact,
+        options: WriteOptions,
+    ) -> Result<Written<StoredArtifact>> {
+        let NewArtifact { title, content, metadata } = &new;
+        let bytes = weigh::artifact(title.as_deref(), content.len(), Some(metadata));
+        let written = self.write(owner, options, bytes, move |transaction| write::create(transaction, id, &new)).await?;
+        self.with_artifact(owner, written).await
+    }
+
+    async fn update_artifact(&self, owner: &OwnerId, update: ArtifactUpdate, options: WriteOptions) -> Result<Written<StoredArtifact>> {
+        let bytes = weigh_update(&update);
+        let written = self.write(owner, options, bytes, move |transaction| write::update(transaction, &update)).await?;
+        self.with_artifact(owner, written).await
+    }
+
+    async fn restore_artifact(&self, owner: &OwnerId, restore: ArtifactRestore, options: WriteOptions) -> Result<Written<StoredArtifact>> {
+        let bytes = weigh::artifact(None, 0, None);
+        let written = self.write(owner, options, bytes, move |transaction| write::restore(transaction, &restore)).await?;
+        self.with_artifact(owner, written).await
+    }
+
+    async fn delete_artifact(&self, owner: &OwnerId, id: ArtifactId, options: WriteOptions) -> Result<Written<()>> {
+        let bytes = weigh::artifact(None, 0, None);
+        let Written { outcome: _, revision } = self.write(owner, options, bytes, move |transaction| write::delete(transaction, id)).await?;
+        Ok(Written { outcome: (), revision })
+    }
+
+    async fn get_artifact(&self, owner: &OwnerId, id: ArtifactId, read: Read) -> Result<AtRevision<Option<StoredArtifact>>> {
+        self.read(&self.points, owner, read, move |conn, owner| {
+            let Some(owner) = owner else { return Ok(AtRevision { value: None, revision: 0 }) };
+            let row = read::version(conn, owner.owner, &id, None).map_err(store_error)?;
+            Ok(AtRevision { value: row.map(|row| row.into_artifact(id)).transpose()?, revision: owner.revision })
+        })
+        .await
+    }
+
+    async fn list_artifacts(&self, owner: &OwnerId, page: ArtifactPage, read: Read) -> Result<ArtifactsPage> {
+        self.read(&self.points, owner, read, move |conn, owner| match owner {
+            Some(owner) => read::list(conn, owner, None, page),
+            None => Ok(NOTHING),
+        })
+        .await
+    }
+
+    async fn search_artifacts(&self, owner: &OwnerId, query: String, page: ArtifactPage, read: Read) -> Result<ArtifactsPage> {
+        self.read(&self.searches, owner, read, move |conn, owner| match owner {
+            Some(owner) => read::list(conn, owner, Some(&query), page),
+            None => Ok(NOTHING),
+        })
+        .await
+    }
+
+    async fn artifact_history(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        limit: u32,
+        read: Read,
+    ) -> Result<AtRevision<Option<ArtifactHistory>>> {
+        self.read(&self.points, owner, read, move |conn, owner| {
+            let Some(owner) = owner else { return Ok(AtRevision { value: None, revision: 0 }) };
+            Ok(AtRevision { value: read::history(conn, owner.owner, &id, limit)?, revision: owner.revision })
+        })
+        .await
+    }
+
+    async fn artifact_versions(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        numbers: Vec<Option<i64>>,
+        read: Read,
+    ) -> Result<AtRevision<VersionLookup>> {
+        self.read(&self.points, owner, read, move |conn, owner| {
+            let Some(owner) = owner else { return Ok(AtRevision { value: VersionLookup::NoArtifact, revision: 0 }) };
+            let revision = owner.revision;
+            let Some(current_version) = read::current_version(conn, owner.owner, &id).map_err(store_error)? else {
+                return Ok(AtRevision { value: VersionLookup::NoArtifact, revision });
+            };
+            let versions = numbers.iter().map(|number| {
+                let row = read::version(conn, owner.owner, &id, *number).map_err(store_error)?;
+                row.map(read::VersionRow::into_version).transpose()
+            });
+            let versions = versions.collect::<Result<_>>()?;
+            Ok(AtRevision { value: VersionLookup::Artifact { current_version, versions }, revision })
+        })
+        .await
+    }
+}
+
+const NOTHING: ArtifactsPage = ArtifactsPage { artifacts: Vec::new(), total: 0, revision: 0 };
+
+impl SqliteStore {
+    /// The artifact of a write, read again when an earlier request made it.
+    async fn with_artifact(&self, owner: &OwnerId, written: Written<Outcome>) -> Result<Written<StoredArtifact>> {
+        let Written { outcome: Outcome { id, version, artifact }, revision } = written;
+        if let Some(outcome) = artifact {
+            return Ok(Written { outcome, revision });
+        }
+        let id = ArtifactId::parse(&id)?;
+        let found = self
+            .read(&self.points, owner, Read::default(), move |conn, owner| {
+                let Some(owner) = owner else { return Ok(None) };
+                let row = read::version(conn, owner.owner, &id, Some(version)).map_err(store_error)?;
+                row.map(|row| row.into_artifact(id)).transpose()
+            })
+            .await?;
+        let outcome = found.ok_or_else(|| StoreError::Rejected(Error::artifact_not_found(&id)))?;
+        Ok(Written { outcome, revision })
+    }
+}
+
+fn weigh_update(update: &ArtifactUpdate) -> usize {
+    let ArtifactUpdate { id: _, title, content, metadata, expected_version: _ } = update;
+    let title = match title {
+        Some(TitleChange::Given(title)) => Some(title.as_str()),
+        Some(TitleChange::Generated) | None => None,
+    };
+    let content = match content {
+        None => 0,
+        Some(ContentChange::Replace(content)) => content.len(),
+        Some(ContentChange::Edits(edits)) => edits
+            .iter()
+            .map(|edit| match edit {
+                Edit::Replace { old, new } => old.len() + new.len(),
+                Edit::Insert { after_line: _, text } => text.len(),
+            })
+            .sum(),
+    };
+    let metadata: Option<&Metadata> = metadata.as_ref();
+    weigh::artifact(title, content, metadata)
+}
