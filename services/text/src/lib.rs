@@ -5,6 +5,7 @@
 //!   the same analyzer, so they always agree.
 //! - [`parse`] turns what a user typed into a [`Query`] tree. User text never reaches a database's
 //!   own query language; each store compiles the tree instead.
+//! - [`chunks`] cuts a long text for a model that reads only so many tokens.
 //! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
 //!
 //! This crate does no input or output and knows no database.
@@ -40,6 +41,7 @@ mod pieces;
 mod plain;
 mod query;
 mod snippet;
+mod split;
 mod stem;
 mod stop_words;
 mod window;
@@ -49,3 +51,4 @@ pub use fold::fold;
 pub use language::Language;
 pub use query::{MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, QueryError, Term, parse};
 pub use snippet::highlight;
+pub use split::{ChunkSizes, chunks, estimated_tokens};

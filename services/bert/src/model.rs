@@ -1,0 +1,188 @@
+//! The network.
+
+use std::path::Path;
+
+use gemm::Parallelism;
+
+use crate::config::{self, Config, Pooling};
+use crate::layer::{Layer, Norm, Scratch};
+use crate::linear::Linear;
+use crate::math::to_unit_length;
+use crate::tensors::Tensors;
+use crate::{Encoded, ModelError};
+
+/// Rows below which a matrix product is not worth a second thread.
+const PARALLEL_FROM_TOKENS: usize = 48;
+
+/// A BERT, and the head of a cross-encoder when the file has one.
+pub struct Model {
+    config: Config,
+    pooling: Pooling,
+    words: Vec<f32>,
+    positions: Vec<f32>,
+    types: Vec<f32>,
+    norm: Norm,
+    layers: Vec<Layer>,
+    head: Option<Head>,
+}
+
+/// What turns the first token's state into scores.
+struct Head {
+    pooler: Linear,
+    classifier: Linear,
+}
+
+impl std::fmt::Debug for Model {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Model").field("config", &self.config).field("pooling", &self.pooling).finish_non_exhaustive()
+    }
+}
+
+impl Model {
+    /// Reads the network from a directory.
+    ///
+    /// # Errors
+    /// A file that is missing or malformed, or a network of another kind.
+    pub fn load(directory: &Path) -> Result<Self, ModelError> {
+        let config = Config::load(directory)?;
+        let pooling = config::pooling(directory)?;
+        let mut tensors = Tensors::open(&directory.join("model.safetensors"))?;
+        let hidden = config.hidden_size;
+        let words = tensors.take("embeddings.word_embeddings.weight", &[config.vocab_size, hidden])?;
+        let positions = tensors.take("embeddings.position_embeddings.weight", &[config.max_position_embeddings, hidden])?;
+        let types = tensors.take("embeddings.token_type_embeddings.weight", &[config.type_vocab_size, hidden])?;
+        let norm = Norm::load(&mut tensors, "embeddings.LayerNorm", &config)?;
+        let layers = (0..config.num_hidden_layers).map(|n| Layer::load(&mut tensors, n, &config)).collect::<Result<_, _>>()?;
+        let head = if tensors.has("classifier.weight") {
+            Some(Head {
+                pooler: Linear::load(&mut tensors, "pooler.dense", hidden, hidden)?,
+                classifier: Linear::load(&mut tensors, "classifier", hidden, 1)?,
+            })
+        } else {
+            None
+        };
+        Ok(Self { config, pooling, words, positions, types, norm, layers, head })
+    }
+
+    /// The length of its vectors.
+    #[must_use]
+    pub const fn dimensions(&self) -> usize {
+        self.config.hidden_size
+    }
+
+    /// Whether it can score pairs of texts.
+    #[must_use]
+    pub const fn is_cross_encoder(&self) -> bool {
+        self.head.is_some()
+    }
+
+    /// A vector of length 1 for each text.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokens`].
+    pub fn embed(&self, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
+        let states = self.states(texts)?;
+        Ok(self.sequences(&states, texts).map(|rows| self.pooled(rows)).collect())
+    }
+
+    /// For each text its vector, as [`embed`](Self::embed) gives it, and one vector of length 1 for each of its tokens,
+    /// the first and the last (special) one left out.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokens`].
+    pub fn embed_tokens(&self, texts: &[Encoded]) -> Result<Vec<(Vec<f32>, Vec<f32>)>, ModelError> {
+        let hidden = self.config.hidden_size;
+        let states = self.states(texts)?;
+        let vectors = self.sequences(&states, texts).map(|rows| {
+            let mut tokens = rows.get(hidden..rows.len().saturating_sub(hidden)).unwrap_or_default().to_vec();
+            tokens.chunks_exact_mut(hidden).for_each(to_unit_length);
+            (self.pooled(rows), tokens)
+        });
+        Ok(vectors.collect())
+    }
+
+    /// A score (logit) for each pair, from a cross-encoder.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokens`]; [`ModelError::Unsupported`] without the head.
+    pub fn score(&self, pairs: &[Encoded]) -> Result<Vec<f32>, ModelError> {
+        let Some(head) = &self.head else {
+            return Err(ModelError::Unsupported("it has no classifier, so it cannot score pairs".to_owned()));
+        };
+        let hidden = self.config.hidden_size;
+        let states = self.states(pairs)?;
+        let first: Vec<f32> = self.sequences(&states, pairs).flat_map(|rows| rows[..hidden].to_vec()).collect();
+        let mut pooled = vec![0.0; first.len()];
+        head.pooler.apply(&first, &mut pooled, hidden, Parallelism::None);
+        pooled.iter_mut().for_each(|value| *value = value.tanh());
+        let mut scores = vec![0.0; pairs.len()];
+        head.classifier.apply(&pooled, &mut scores, 1, Parallelism::None);
+        Ok(scores)
+    }
+
+    fn pooled(&self, rows: &[f32]) -> Vec<f32> {
+        let hidden = self.config.hidden_size;
+        let mut vector = match self.pooling {
+            Pooling::First => rows[..hidden].to_vec(),
+            Pooling::Mean => {
+                let mut sum = vec![0.0; hidden];
+                for row in rows.chunks_exact(hidden) {
+                    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                }
+                sum
+            }
+        };
+        to_unit_length(&mut vector);
+        vector
+    }
+
+    /// The rows of each sequence.
+    fn sequences<'s>(&self, states: &'s [f32], texts: &'s [Encoded]) -> impl Iterator<Item = &'s [f32]> {
+        let hidden = self.config.hidden_size;
+        let mut rest = states;
+        texts.iter().map(move |text| {
+            let (own, later) = rest.split_at(text.ids.len() * hidden);
+            rest = later;
+            own
+        })
+    }
+
+    /// The last layer's state of every token, a row each, one text after the other.
+    fn states(&self, texts: &[Encoded]) -> Result<Vec<f32>, ModelError> {
+        let lengths: Vec<usize> = texts.iter().map(|text| text.ids.len()).collect();
+        let tokens: usize = lengths.iter().sum();
+        let hidden = self.config.hidden_size;
+        if tokens == 0 && texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (mut x, mut rest) = (vec![0.0; tokens * hidden], vec![0.0; tokens * hidden]);
+        let mut rows = x.chunks_exact_mut(hidden).zip(rest.chunks_exact_mut(hidden));
+        for text in texts {
+            if text.ids.is_empty() || text.ids.len() > self.config.max_position_embeddings || text.ids.len() != text.types.len() {
+                return Err(ModelError::Tokens);
+            }
+            for (position, (id, kind)) in text.ids.iter().zip(&text.types).enumerate() {
+                let Some((word_row, rest_row)) = rows.next() else { return Err(ModelError::Tokens) };
+                let word = self.row(&self.words, *id as usize)?;
+                let kind = self.row(&self.types, *kind as usize)?;
+                let position = self.row(&self.positions, position)?;
+                word_row.copy_from_slice(word);
+                for ((to, kind), position) in rest_row.iter_mut().zip(kind).zip(position) {
+                    *to = kind + position;
+                }
+            }
+        }
+        self.norm.apply(&mut x, &rest);
+        drop(rest);
+        let parallelism = if tokens >= PARALLEL_FROM_TOKENS { Parallelism::Rayon(0) } else { Parallelism::None };
+        let mut scratch = Scratch::new(tokens, &self.config);
+        for layer in &self.layers {
+            layer.apply(&mut x, &lengths, &mut scratch, parallelism);
+        }
+        Ok(x)
+    }
+
+    fn row<'t>(&self, table: &'t [f32], number: usize) -> Result<&'t [f32], ModelError> {
+        table.chunks_exact(self.config.hidden_size).nth(number).ok_or(ModelError::Tokens)
+    }
+}

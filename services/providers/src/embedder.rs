@@ -1,0 +1,88 @@
+use async_trait::async_trait;
+use context_text::ChunkSizes;
+
+use crate::ProviderError;
+
+/// A model, as it is stored beside what it made. Vectors of different models are never compared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Model {
+    /// Who runs it: `local`, `ollama`, ….
+    pub provider: &'static str,
+    /// Its name, as the provider knows it.
+    pub name: String,
+    /// What tells apart states of the same name; may be empty.
+    pub revision: String,
+    /// The length of its vectors.
+    pub dimensions: usize,
+}
+
+impl Model {
+    /// Name and revision: what must be equal for vectors to be comparable.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        if self.revision.is_empty() { self.name.clone() } else { format!("{}@{}", self.name, self.revision) }
+    }
+}
+
+/// What a text is to a model: some put different words before the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Something to look for.
+    Query,
+    /// Something to be found.
+    Document,
+}
+
+/// The vectors of a text's tokens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenVectors {
+    /// What tells tokens apart, one for each.
+    pub ids: Vec<u32>,
+    /// A vector of length 1 for each token, one after the other.
+    pub vectors: Vec<f32>,
+}
+
+/// Makes vectors of texts.
+#[async_trait]
+pub trait Embedder: Send + Sync {
+    /// The model.
+    fn model(&self) -> &Model;
+
+    /// How long the texts are that it reads best.
+    fn chunk_sizes(&self) -> ChunkSizes;
+
+    /// Where in the text each token begins, in bytes, ascending. May take a while for a long text.
+    fn token_starts(&self, text: &str) -> Vec<usize>;
+
+    /// A vector of length 1 for each text, in order.
+    ///
+    /// # Errors
+    /// [`ProviderError`]; no vector is given then.
+    async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError>;
+
+    /// The vectors of each text's tokens, where the provider can give them.
+    ///
+    /// # Errors
+    /// [`ProviderError`].
+    async fn token_vectors(&self, texts: Vec<String>, role: Role) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
+        let _ = (texts, role);
+        Ok(None)
+    }
+}
+
+/// For each token of the query the cosine of the token of the text that is nearest to it; 0 without any.
+#[must_use]
+pub fn best_similarities(query: &TokenVectors, text: &TokenVectors, dimensions: usize) -> Vec<f32> {
+    let dimensions = dimensions.max(1);
+    let best = |wanted: &[f32]| {
+        let cosine = |found: &[f32]| {
+            let mut lanes = [0.0f32; 16];
+            for (a, b) in wanted.chunks(16).zip(found.chunks(16)) {
+                lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += a * b);
+            }
+            lanes.iter().sum::<f32>()
+        };
+        text.vectors.chunks_exact(dimensions).map(cosine).fold(0.0, f32::max)
+    };
+    query.vectors.chunks_exact(dimensions).map(best).collect()
+}

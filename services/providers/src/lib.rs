@@ -1,0 +1,16 @@
+//! Who makes embeddings, reranks results and writes summaries.
+//!
+//! [`Embedder`], [`Reranker`] and [`Summarizer`] are what the engine asks; [`local`] answers inside the service with a
+//! model from a directory. A provider knows nothing of entries, owners or databases, and holds no text longer than a
+//! call.
+
+mod embedder;
+mod error;
+pub mod local;
+mod reranker;
+mod summarizer;
+
+pub use embedder::{Embedder, Model, Role, TokenVectors, best_similarities};
+pub use error::ProviderError;
+pub use reranker::Reranker;
+pub use summarizer::Summarizer;

@@ -1,0 +1,55 @@
+//! A model's directory.
+
+use std::path::{Path, PathBuf};
+
+use context_bert::{Model, ModelError, Tokens};
+
+/// Why a directory gives no model.
+pub type LoadError = ModelError;
+
+/// A directory laid out as sentence-transformers does it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelDirectory {
+    path: PathBuf,
+    name: String,
+    revision: String,
+}
+
+impl ModelDirectory {
+    /// A directory by its path. `name` is what the model is called; without it the directory's own name.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>, name: Option<&str>) -> Self {
+        let path = path.into();
+        let own = || path.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
+        let name = name.map_or_else(own, str::to_owned);
+        Self { path, name, revision: String::new() }
+    }
+
+    /// The path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The model's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What tells this state of the model from another: a fingerprint of the weights' size and tensors.
+    #[must_use]
+    pub fn revision(&self) -> &str {
+        &self.revision
+    }
+
+    /// Whether the files of a model are there.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        ["config.json", "tokenizer.json", "model.safetensors"].iter().all(|file| self.path.join(file).is_file())
+    }
+
+    pub(crate) fn load(&self) -> Result<(Model, Tokens), LoadError> {
+        Ok((Model::load(&self.path)?, Tokens::load(&self.path)?))
+    }
+}

@@ -1,0 +1,115 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use context_bert::{Encoded, Tokens};
+use context_text::ChunkSizes;
+
+use super::directory::{LoadError, ModelDirectory};
+use super::worker::{Task, Urgency, Worker};
+use crate::{Embedder, Model, ProviderError, Role, TokenVectors};
+
+/// Bytes of text from which tokenizing gets a thread of its own.
+const SHORT_BYTES: usize = 4096;
+
+/// What stands before texts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Prefixes {
+    /// Before what is looked for.
+    pub query: String,
+    /// Before what is to be found.
+    pub document: String,
+}
+
+impl Prefixes {
+    /// What stands before a text of this role.
+    #[must_use]
+    pub fn of(&self, role: Role) -> &str {
+        match role {
+            Role::Query => &self.query,
+            Role::Document => &self.document,
+        }
+    }
+}
+
+/// An embedding model inside the service.
+pub struct LocalEmbedder {
+    model: Model,
+    tokens: Arc<Tokens>,
+    prefixes: Prefixes,
+    worker: Worker,
+    sizes: ChunkSizes,
+}
+
+impl LocalEmbedder {
+    /// Loads the model. Takes about a tenth of a second for a small one, so it is not for an async worker.
+    ///
+    /// # Errors
+    /// A file that is missing or malformed, or a network of another kind.
+    pub fn load(directory: &ModelDirectory, prefixes: Prefixes) -> Result<Self, LoadError> {
+        let (network, tokens) = directory.load()?;
+        let model = Model {
+            provider: "local",
+            name: directory.name().to_owned(),
+            revision: directory.revision().to_owned(),
+            dimensions: network.dimensions(),
+        };
+        // Two tokens are special ones, and the prefix takes its own.
+        let prefix = tokens.starts(&prefixes.document)?.len();
+        let room = tokens.max().saturating_sub(2 + prefix).max(4);
+        let target = room * 4 / 5;
+        let sizes = ChunkSizes { target, max: room, overlap: target * 12 / 100 };
+        let worker = Worker::start(network).map_err(|error| LoadError::Unsupported(format!("no thread can be started for it: {error}")))?;
+        Ok(Self { model, tokens: Arc::new(tokens), prefixes, worker, sizes })
+    }
+
+    async fn encode(&self, texts: Vec<String>, role: Role) -> Result<Vec<Encoded>, ProviderError> {
+        let tokens = Arc::clone(&self.tokens);
+        let prefix = self.prefixes.of(role).to_owned();
+        let long = texts.iter().map(String::len).sum::<usize>() > SHORT_BYTES;
+        let encode = move || {
+            let one = |text: String| if prefix.is_empty() { tokens.encode(&text) } else { tokens.encode(&format!("{prefix}{text}")) };
+            texts.into_iter().map(one).collect::<Result<Vec<_>, _>>()
+        };
+        let encoded = if long {
+            tokio::task::spawn_blocking(encode).await.map_err(|_| ProviderError::Malformed("the tokenizer failed".to_owned()))?
+        } else {
+            encode()
+        };
+        encoded.map_err(|error| ProviderError::Refused(error.to_string()))
+    }
+}
+
+const fn urgency(role: Role) -> Urgency {
+    match role {
+        Role::Query => Urgency::Query,
+        Role::Document => Urgency::Document,
+    }
+}
+
+#[async_trait]
+impl Embedder for LocalEmbedder {
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn chunk_sizes(&self) -> ChunkSizes {
+        self.sizes
+    }
+
+    fn token_starts(&self, text: &str) -> Vec<usize> {
+        self.tokens.starts(text).unwrap_or_else(|_| context_text::estimated_tokens(text))
+    }
+
+    async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let encoded = self.encode(texts, role).await?;
+        self.worker.run(Task::Embed, urgency(role), encoded).await
+    }
+
+    async fn token_vectors(&self, texts: Vec<String>, role: Role) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
+        let encoded = self.encode(texts, role).await?;
+        let ids: Vec<Vec<u32>> = encoded.iter().map(|encoded| self.tokens.content(encoded).to_vec()).collect();
+        // Somebody searches, whatever the texts are.
+        let vectors = self.worker.run(Task::Tokens, Urgency::Query, encoded).await?;
+        Ok(Some(ids.into_iter().zip(vectors).map(|(ids, vectors)| TokenVectors { ids, vectors }).collect()))
+    }
+}

@@ -1,0 +1,52 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use context_bert::Tokens;
+
+use super::directory::{LoadError, ModelDirectory};
+use super::worker::{Task, Urgency, Worker};
+use crate::{ProviderError, Reranker};
+
+/// A cross-encoder inside the service.
+pub struct LocalReranker {
+    name: String,
+    tokens: Arc<Tokens>,
+    worker: Worker,
+}
+
+impl LocalReranker {
+    /// Loads the model.
+    ///
+    /// # Errors
+    /// A file that is missing or malformed, a network of another kind, or one without a classifier.
+    pub fn load(directory: &ModelDirectory) -> Result<Self, LoadError> {
+        let (network, tokens) = directory.load()?;
+        if !network.is_cross_encoder() {
+            return Err(LoadError::Unsupported("it has no classifier, so it cannot rerank".to_owned()));
+        }
+        let worker = Worker::start(network).map_err(|error| LoadError::Unsupported(format!("no thread can be started for it: {error}")))?;
+        Ok(Self { name: directory.name().to_owned(), tokens: Arc::new(tokens), worker })
+    }
+}
+
+#[async_trait]
+impl Reranker for LocalReranker {
+    fn provider(&self) -> &'static str {
+        "local"
+    }
+
+    fn model(&self) -> &str {
+        &self.name
+    }
+
+    async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError> {
+        let (tokens, query) = (Arc::clone(&self.tokens), query.to_owned());
+        let encode = move || texts.iter().map(|text| tokens.encode_pair(&query, text)).collect::<Result<Vec<_>, _>>();
+        let pairs = tokio::task::spawn_blocking(encode)
+            .await
+            .map_err(|_| ProviderError::Malformed("the tokenizer failed".to_owned()))?
+            .map_err(|error| ProviderError::Refused(error.to_string()))?;
+        let scores = self.worker.run(Task::Score, Urgency::Query, pairs).await?;
+        Ok(scores.iter().flatten().map(|logit| 1.0 / (1.0 + f64::from(-logit).exp())).collect())
+    }
+}

@@ -1,0 +1,214 @@
+//! The thread that runs a model.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use context_bert::{Encoded, Model, ModelError};
+use tokio::sync::oneshot;
+
+use crate::ProviderError;
+
+/// Tokens that are computed together at most, a single text apart. A query waits this long at worst: about a tenth of a
+/// second on one core. Larger batches are hardly faster.
+const BATCH_TOKENS: usize = 512;
+/// Texts that may wait; more are refused, and whoever stores an entry marks its embedding as pending.
+const QUEUED_TEXTS: usize = 4096;
+/// Threads that a matrix product uses at most.
+const THREADS: usize = 4;
+
+/// What is asked of the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    /// A vector for each text.
+    Embed,
+    /// A vector for each token.
+    Tokens,
+    /// A score for each pair.
+    Score,
+}
+
+/// Who waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// Somebody searches.
+    Query,
+    /// Somebody stores.
+    Document,
+}
+
+struct Job {
+    task: Task,
+    texts: Vec<Encoded>,
+    /// One for each text that was computed, in order.
+    outputs: Vec<Vec<f32>>,
+    reply: oneshot::Sender<Result<Vec<Vec<f32>>, ProviderError>>,
+}
+
+#[derive(Default)]
+struct State {
+    queries: VecDeque<Job>,
+    documents: VecDeque<Job>,
+    /// Texts in both.
+    waiting: usize,
+    closed: bool,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A model on a thread of its own, which ends when this is dropped.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.ready.notify_all();
+    }
+}
+
+impl Worker {
+    pub fn start(model: Model) -> std::io::Result<Self> {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(THREADS));
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|_| "model".to_owned())
+            .build()
+            .map_err(std::io::Error::other)?;
+        let shared = Arc::new(Shared { state: Mutex::default(), ready: Condvar::new() });
+        let of_thread = Arc::clone(&shared);
+        std::thread::Builder::new().name("model-queue".to_owned()).spawn(move || work(&of_thread, &model, &pool))?;
+        Ok(Self { shared })
+    }
+
+    /// Computes the texts and gives an output for each.
+    pub async fn run(&self, task: Task, urgency: Urgency, texts: Vec<Encoded>) -> Result<Vec<Vec<f32>>, ProviderError> {
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (reply, answer) = oneshot::channel();
+        {
+            let mut state = self.shared.lock();
+            if state.waiting > 0 && state.waiting + texts.len() > QUEUED_TEXTS {
+                return Err(ProviderError::unavailable("too many texts wait for the model"));
+            }
+            state.waiting += texts.len();
+            let queue = match urgency {
+                Urgency::Query => &mut state.queries,
+                Urgency::Document => &mut state.documents,
+            };
+            queue.push_back(Job { task, outputs: Vec::with_capacity(texts.len()), texts, reply });
+        }
+        self.shared.ready.notify_one();
+        answer.await.unwrap_or_else(|_| Err(ProviderError::unavailable("the model stopped")))
+    }
+}
+
+fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
+    loop {
+        let (urgency, task, texts) = {
+            let mut state = shared.lock();
+            loop {
+                abandon(&mut state);
+                if let Some(batch) = next_batch(&state) {
+                    break batch;
+                }
+                if state.closed {
+                    return;
+                }
+                state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        };
+        // A defect in the arithmetic fails these texts, not the service.
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(model, task, &texts))));
+        let outcome = match outcome {
+            Ok(Ok(outputs)) => Ok(outputs),
+            Ok(Err(error)) => Err(ProviderError::Malformed(error.to_string())),
+            Err(_) => Err(ProviderError::Malformed("the model failed".to_owned())),
+        };
+        finish(shared, urgency, texts.len(), outcome);
+    }
+}
+
+fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
+    match task {
+        Task::Embed => model.embed(texts),
+        Task::Tokens => Ok(model.embed_tokens(texts)?.into_iter().map(|(_, tokens)| tokens).collect()),
+        Task::Score => Ok(model.score(texts)?.into_iter().map(|score| vec![score]).collect()),
+    }
+}
+
+/// Forgets the jobs at the front that nobody waits for. Only the thread takes jobs away, and only from the front.
+fn abandon(state: &mut State) {
+    let State { queries, documents, waiting, closed: _ } = state;
+    for queue in [queries, documents] {
+        while let Some(job) = queue.front().filter(|job| job.reply.is_closed()) {
+            *waiting -= job.texts.len();
+            queue.pop_front();
+        }
+    }
+}
+
+/// The next texts, of one job or of several that ask for the same.
+fn next_batch(state: &State) -> Option<(Urgency, Task, Vec<Encoded>)> {
+    let (urgency, queue) = if state.queries.is_empty() { (Urgency::Document, &state.documents) } else { (Urgency::Query, &state.queries) };
+    let task = queue.front()?.task;
+    let mut texts = Vec::new();
+    let mut tokens = 0;
+    for job in queue.iter().take_while(|job| job.task == task) {
+        for text in &job.texts[job.outputs.len()..] {
+            if !texts.is_empty() && tokens + text.ids.len() > BATCH_TOKENS {
+                return Some((urgency, task, texts));
+            }
+            tokens += text.ids.len();
+            texts.push(text.clone());
+        }
+    }
+    Some((urgency, task, texts))
+}
+
+/// Hands the outputs to the jobs at the front of the queue, in the order in which [`next_batch`] took their texts.
+fn finish(shared: &Shared, urgency: Urgency, mut computed: usize, outcome: Result<Vec<Vec<f32>>, ProviderError>) {
+    let mut answers = Vec::new();
+    {
+        let mut state = shared.lock();
+        let State { queries, documents, waiting, closed: _ } = &mut *state;
+        let queue = match urgency {
+            Urgency::Query => queries,
+            Urgency::Document => documents,
+        };
+        let mut outputs = outcome.as_ref().map(|outputs| outputs.clone().into_iter()).map_err(Clone::clone);
+        while computed > 0 {
+            let Some(job) = queue.front_mut() else { break };
+            let own = (job.texts.len() - job.outputs.len()).min(computed);
+            computed -= own;
+            let failed = match &mut outputs {
+                Ok(outputs) => {
+                    job.outputs.extend(outputs.by_ref().take(own));
+                    None
+                }
+                Err(error) => Some(error.clone()),
+            };
+            if failed.is_none() && job.outputs.len() < job.texts.len() {
+                break;
+            }
+            *waiting -= job.texts.len();
+            if let Some(Job { outputs, reply, .. }) = queue.pop_front() {
+                answers.push((reply, failed.map_or(Ok(outputs), Err)));
+            }
+        }
+    }
+    for (reply, answer) in answers {
+        let _ = reply.send(answer);
+    }
+}
