@@ -85,18 +85,18 @@ impl Model {
         Ok(self.sequences(&states, texts).map(|rows| self.pooled(rows)).collect())
     }
 
-    /// For each text its vector, as [`embed`](Self::embed) gives it, and one vector of length 1 for each of its tokens,
-    /// the first and the last (special) one left out.
+    /// For each text one vector of length 1 for each of its tokens, one after the other, the first and the last (special)
+    /// one left out.
     ///
     /// # Errors
     /// [`ModelError::Tokens`].
-    pub fn embed_tokens(&self, texts: &[Encoded]) -> Result<Vec<(Vec<f32>, Vec<f32>)>, ModelError> {
+    pub fn embed_tokens(&self, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
         let hidden = self.config.hidden_size;
         let states = self.states(texts)?;
         let vectors = self.sequences(&states, texts).map(|rows| {
             let mut tokens = rows.get(hidden..rows.len().saturating_sub(hidden)).unwrap_or_default().to_vec();
             tokens.chunks_exact_mut(hidden).for_each(to_unit_length);
-            (self.pooled(rows), tokens)
+            tokens
         });
         Ok(vectors.collect())
     }

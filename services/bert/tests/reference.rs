@@ -59,9 +59,8 @@ fn a_text_has_the_same_vector_alone_and_in_a_batch() {
         let alone = model.embed(std::slice::from_ref(encoded)).unwrap();
         assert!(alone[0].iter().zip(together).all(|(a, b)| (a - b).abs() < 1e-5));
         assert!((together.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-5);
-        let (sentence, of_tokens) = &model.embed_tokens(std::slice::from_ref(encoded)).unwrap()[0];
+        let of_tokens = &model.embed_tokens(std::slice::from_ref(encoded)).unwrap()[0];
         assert_eq!(of_tokens.len(), tokens.content(encoded).len() * model.dimensions());
-        assert!(sentence.iter().zip(together).all(|(a, b)| (a - b).abs() < 1e-5));
     }
 }
 

@@ -93,7 +93,7 @@ impl Engine {
             }
             None => None,
         };
-        Ok(WriteOptions { now: self.clock.now(), idempotency, key_id: caller.key_id.clone() })
+        Ok(WriteOptions { now: self.clock.now(), idempotency, key_id: caller.key_id.clone(), embeddings: Vec::new() })
     }
 }
 

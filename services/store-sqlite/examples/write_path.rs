@@ -34,7 +34,12 @@ async fn measure(path: &std::path::Path, callers: u64, time: Duration) -> Result
                 let mut latencies = Vec::new();
                 while started.elapsed() < time {
                     let n = counter.fetch_add(1, Ordering::Relaxed);
-                    let options = WriteOptions { now: Timestamp(1_700_000_000_000_000 + n as i64), idempotency: None, key_id: None };
+                    let options = WriteOptions {
+                        now: Timestamp(1_700_000_000_000_000 + n as i64),
+                        idempotency: None,
+                        key_id: None,
+                        embeddings: Vec::new(),
+                    };
                     let entry = entry(n);
                     let begun = Instant::now();
                     store.store_contexts(&OwnerId::default(), vec![entry], true, options).await?;

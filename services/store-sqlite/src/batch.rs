@@ -13,11 +13,11 @@ pub(crate) fn apply<I>(
     transaction: &mut Transaction<'_>,
     items: &[I],
     atomic: bool,
-    mut apply: impl FnMut(&mut Transaction<'_>, &I) -> Result<ItemOutcome, Failure>,
+    mut apply: impl FnMut(&mut Transaction<'_>, usize, &I) -> Result<ItemOutcome, Failure>,
 ) -> Result<StoredBatch, Failure> {
     let mut outcomes = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        match apply(transaction, item) {
+        match apply(transaction, index, item) {
             Ok(outcome) => outcomes.push(Ok(outcome)),
             Err(Failure::Rejected(StoreError::Rejected(error))) if atomic => {
                 return Err(Failure::Rejected(StoreError::Item { index, error }));

@@ -17,6 +17,7 @@ use crate::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::threads::{self, Removed};
 use crate::transaction::{Operation, Transaction};
+use crate::vectors;
 
 /// Entries held in memory at a time.
 const CHUNK: usize = 1000;
@@ -100,6 +101,7 @@ fn delete_entry(transaction: &mut Transaction<'_>, entry: &Doomed, source: Sourc
     if *image_count > 0 {
         images::delete(transaction.conn, owner, *row_id)?;
     }
+    vectors::remove(transaction, *row_id)?;
     diesel::delete(table::table.find(row_id)).execute(transaction.conn)?;
     transaction.full_text(FullTextChange::Delete { owner, row_id: *row_id });
     transaction.changed(Operation::Delete, id_of_row(*row_id), thread_id, *version)?;

@@ -41,6 +41,7 @@ mod threads;
 mod tokenizer;
 mod transaction;
 mod update_entry;
+mod vectors;
 mod weigh;
 mod writer;
 

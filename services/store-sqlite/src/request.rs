@@ -52,7 +52,7 @@ where
             self.outcome = Some(Ok(first));
             return Ok(());
         }
-        let mut transaction = Transaction::new(conn, owner, &self.options, &mut open.pending);
+        let mut transaction = Transaction::new(conn, owner, &self.options, &mut open.pending, &mut open.vectors);
         let outcome = (self.work)(&mut transaction)?;
         let owner = transaction.owner;
         let written = Written { outcome, revision: owner.revision };

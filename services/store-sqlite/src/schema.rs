@@ -142,3 +142,32 @@ diesel::table! {
         content -> Text,
     }
 }
+
+diesel::table! {
+    embedding_sets (set_id) {
+        set_id -> BigInt,
+        model -> Text,
+        dimensions -> BigInt,
+        current -> BigInt,
+    }
+}
+
+diesel::table! {
+    chunks (chunk_id) {
+        chunk_id -> BigInt,
+        owner -> BigInt,
+        row_id -> BigInt,
+        set_id -> BigInt,
+        position -> BigInt,
+        start_char -> BigInt,
+        end_char -> BigInt,
+        code -> Binary,
+    }
+}
+
+diesel::table! {
+    vectors (chunk_id) {
+        chunk_id -> BigInt,
+        vector -> Binary,
+    }
+}

@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
-    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
-    StoreStatistics, StoredBatch, ThreadsPage, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
+    StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
 };
 use context_text::Language;
 use diesel::sqlite::SqliteConnection;
@@ -24,6 +24,7 @@ use crate::queue::{Queue, Refused};
 use crate::readers::{Lane, LaneHandle};
 use crate::request::Request;
 use crate::transaction::Transaction;
+use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Company, Counters, Open, Writer};
 use crate::{batch, delete_entries, fts, read_entries, statistics, store_entry, threads, tokenizer, update_entry};
@@ -36,7 +37,7 @@ const QUEUED_BYTES: usize = 256 * 1024 * 1024;
 /// Reads and writes run on threads of their own; the returned futures only wait.
 pub struct SqliteStore {
     path: PathBuf,
-    indexed: Arc<[MetadataPath]>,
+    pub(crate) indexed: Arc<[MetadataPath]>,
     writes: Arc<Queue<BoxJob>>,
     counters: Arc<Counters>,
     commits: watch::Receiver<u64>,
@@ -44,6 +45,7 @@ pub struct SqliteStore {
     pub(crate) points: LaneHandle,
     /// Searches.
     pub(crate) searches: LaneHandle,
+    pub(crate) vectors: Arc<Vectors>,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
@@ -76,6 +78,8 @@ impl SqliteStore {
         if fts::rebuild(&mut conn, language).map_err(|e| OpenError::from_store(&path, store_error(e)))? {
             tracing::info!(language = language.name(), "The full-text index is made for this language");
         }
+        let open_vectors = vectors::load(&mut conn).map_err(|e| OpenError::from_store(&path, store_error(e)))?;
+        let shared_vectors = Arc::clone(&open_vectors.shared);
         let other = |error: std::io::Error| OpenError::Other { path: path.clone(), source: error.into() };
         let readers = config.readers.max(1);
         let connect = |count: usize| {
@@ -96,7 +100,7 @@ impl SqliteStore {
             conn: Some(conn),
             settings: opened.settings,
             queue: Arc::clone(&writes),
-            open: Open { owners: Owners::default(), full_text: FullText { language }, pending: Vec::new() },
+            open: Open { owners: Owners::default(), full_text: FullText { language }, pending: Vec::new(), vectors: open_vectors },
             counters: Arc::clone(&counters),
             commits: ticks,
             lock: opened.lock,
@@ -118,6 +122,7 @@ impl SqliteStore {
             commits,
             points: points.handle(),
             searches: searches.handle(),
+            vectors: shared_vectors,
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
             running: Mutex::new(Some(Running { points, searches, writer: stopped })),
@@ -132,11 +137,15 @@ impl SqliteStore {
     {
         let (reply, answer) = oneshot::channel();
         let request = Request { owner: owner.clone(), options, bytes, work, reply, outcome: None };
-        self.writes.push(Box::new(request)).map_err(|refused| match refused {
+        self.push(Box::new(request))?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    pub(crate) fn push(&self, job: BoxJob) -> Result<()> {
+        self.writes.push(job).map_err(|refused| match refused {
             Refused::Full => StoreError::Overloaded,
             Refused::Closed => StoreError::Closed,
-        })?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
+        })
     }
 
     /// Reads at or after the revision that `read` asks for. `empty` is what an owner that never wrote reads.
@@ -199,15 +208,25 @@ impl Store for SqliteStore {
         if version == SCHEMA_VERSION { Ok(()) } else { Err(StoreError::Unavailable("another program changed the schema".into())) }
     }
 
+    fn vectors(&self) -> Option<&dyn VectorStore> {
+        Some(self)
+    }
+
     async fn store_contexts(
         &self,
         owner: &OwnerId,
         entries: Vec<NewEntry>,
         atomic: bool,
-        options: WriteOptions,
+        mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
-        let bytes = entries.iter().map(weigh::entry).sum();
-        self.write(owner, options, bytes, move |transaction| batch::apply(transaction, &entries, atomic, store_entry::store)).await
+        let embeddings = std::mem::take(&mut options.embeddings);
+        let bytes = entries.iter().map(weigh::entry).chain(embeddings.iter().map(weigh::embedding)).sum();
+        self.write(owner, options, bytes, move |transaction| {
+            batch::apply(transaction, &entries, atomic, |transaction, index, entry| {
+                store_entry::store(transaction, entry, embeddings.get(index).unwrap_or(&Embedding::Later))
+            })
+        })
+        .await
     }
 
     async fn update_contexts(
@@ -215,10 +234,16 @@ impl Store for SqliteStore {
         owner: &OwnerId,
         updates: Vec<EntryUpdate>,
         atomic: bool,
-        options: WriteOptions,
+        mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
-        let bytes = updates.iter().map(weigh::update).sum();
-        self.write(owner, options, bytes, move |transaction| batch::apply(transaction, &updates, atomic, update_entry::update)).await
+        let embeddings = std::mem::take(&mut options.embeddings);
+        let bytes = updates.iter().map(weigh::update).chain(embeddings.iter().map(weigh::embedding)).sum();
+        self.write(owner, options, bytes, move |transaction| {
+            batch::apply(transaction, &updates, atomic, |transaction, index, update| {
+                update_entry::update(transaction, update, embeddings.get(index).unwrap_or(&Embedding::Later))
+            })
+        })
+        .await
     }
 
     async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>> {

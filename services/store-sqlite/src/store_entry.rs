@@ -1,7 +1,7 @@
 //! Storing one entry, and the rule that collapses retransmits.
 
 use context_model::{ContentType, NewEntry};
-use context_store::ItemOutcome;
+use context_store::{Embedding, ItemOutcome};
 use diesel::prelude::*;
 
 use crate::entries::{self, tags_json};
@@ -12,9 +12,10 @@ use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, Newest, ThreadRow, text_hash};
 use crate::transaction::{Operation, Transaction};
+use crate::vectors;
 
 /// Stores the entry, or finds that it repeats the thread's newest one.
-pub(crate) fn store(transaction: &mut Transaction<'_>, entry: &NewEntry) -> Result<ItemOutcome, Failure> {
+pub(crate) fn store(transaction: &mut Transaction<'_>, entry: &NewEntry, embedding: &Embedding) -> Result<ItemOutcome, Failure> {
     let NewEntry { thread_id, source, text, images: given_images, metadata, tags: given_tags } = entry;
     let (owner, thread_id) = (transaction.owner.owner, thread_id.as_str());
     let hash = text_hash(text);
@@ -65,6 +66,7 @@ pub(crate) fn store(transaction: &mut Transaction<'_>, entry: &NewEntry) -> Resu
         .execute(transaction.conn)?;
     tags::add(transaction, row_id, given_tags)?;
     images::insert(transaction.conn, owner, row_id, given_images)?;
+    vectors::insert(transaction, row_id, embedding)?;
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,

@@ -8,6 +8,7 @@ use diesel::sqlite::SqliteConnection;
 use crate::full_text::FullTextChange;
 use crate::owners::Owner;
 use crate::schema::changes;
+use crate::vectors::OpenVectors;
 
 /// One request's part of a transaction: the connection, the owner's row, and what has to be done before the commit.
 pub(crate) struct Transaction<'c> {
@@ -19,6 +20,8 @@ pub(crate) struct Transaction<'c> {
     /// The API key behind the request.
     pub key_id: Option<String>,
     full_text: &'c mut Vec<FullTextChange>,
+    /// The vectors, and what changes of them.
+    pub vectors: &'c mut OpenVectors,
 }
 
 /// What happened to an entry.
@@ -40,8 +43,14 @@ impl Operation {
 }
 
 impl<'c> Transaction<'c> {
-    pub fn new(conn: &'c mut SqliteConnection, owner: Owner, options: &WriteOptions, full_text: &'c mut Vec<FullTextChange>) -> Self {
-        Self { conn, owner, now: options.now, key_id: options.key_id.clone(), full_text }
+    pub fn new(
+        conn: &'c mut SqliteConnection,
+        owner: Owner,
+        options: &WriteOptions,
+        full_text: &'c mut Vec<FullTextChange>,
+        vectors: &'c mut OpenVectors,
+    ) -> Self {
+        Self { conn, owner, now: options.now, key_id: options.key_id.clone(), full_text, vectors }
     }
 
     /// The row id of an id that was just assigned.

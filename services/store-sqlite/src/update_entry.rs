@@ -1,7 +1,7 @@
 //! Updating one entry.
 
 use context_model::{ContentType, EntryUpdate, Error, Metadata, MetadataChange, NewImage};
-use context_store::ItemOutcome;
+use context_store::{Embedding, ItemOutcome};
 use diesel::prelude::*;
 
 use crate::entries::{self, EntryRow, parse_metadata, parse_source, parse_tags, tags_json};
@@ -12,9 +12,10 @@ use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, text_hash};
 use crate::transaction::{Operation, Transaction};
+use crate::vectors;
 
 /// Applies the update. Everything that can refuse it comes before the first write.
-pub(crate) fn update(transaction: &mut Transaction<'_>, update: &EntryUpdate) -> Result<ItemOutcome, Failure> {
+pub(crate) fn update(transaction: &mut Transaction<'_>, update: &EntryUpdate, embedding: &Embedding) -> Result<ItemOutcome, Failure> {
     let EntryUpdate { id, text, metadata, tags: new_tags, images: new_images, expected_version } = update;
     let id = *id;
     let row_id = transaction.owner.row_id(id).ok_or_else(|| Error::context_not_found(id))?;
@@ -65,6 +66,9 @@ pub(crate) fn update(transaction: &mut Transaction<'_>, update: &EntryUpdate) ->
         diesel::update(table::table.find(row_id))
             .set((table::metadata.eq(metadata.to_json()), table::metadata_folded.eq(metadata.to_folded_json())))
             .execute(transaction.conn)?;
+    }
+    if text.is_some() {
+        vectors::replace(transaction, row_id, embedding)?;
     }
     let multimodal_change = i64::from(image_count > 0) - i64::from(stored.image_count > 0);
     update_thread(transaction, &stored, id, text.as_deref(), multimodal_change)?;

@@ -1,7 +1,7 @@
 //! How much memory a write request keeps while it waits.
 
 use context_model::{EntryUpdate, Metadata, MetadataChange, NewEntry, NewImage, Tags};
-use context_store::DeleteCriteria;
+use context_store::{DeleteCriteria, Embedded, Embedding};
 use serde_json::Value;
 
 /// What every request takes beside its payload.
@@ -29,6 +29,17 @@ pub(crate) fn update(update: &EntryUpdate) -> usize {
         + images.as_deref().map_or(0, image_bytes)
         + metadata
         + tags.as_ref().map_or(0, tag_bytes)
+}
+
+pub(crate) fn embedding(embedding: &Embedding) -> usize {
+    match embedding {
+        Embedding::Later => 0,
+        Embedding::Now(embedded) => self::embedded(embedded),
+    }
+}
+
+pub(crate) fn embedded(embedded: &Embedded) -> usize {
+    embedded.chunks.iter().map(|chunk| OVERHEAD + size_of_val(&*chunk.vector)).sum()
 }
 
 pub(crate) fn criteria(criteria: &DeleteCriteria) -> usize {

@@ -20,6 +20,7 @@ use crate::lock::Lock;
 use crate::owners::Owners;
 use crate::queue::{Queue, Weight};
 use crate::statement::{BeginImmediate, Commit, Release, Rollback, RollbackTo, Savepoint};
+use crate::vectors::OpenVectors;
 
 /// Requests in one transaction, at most.
 const GROUP_REQUESTS: usize = 256;
@@ -58,6 +59,7 @@ pub(crate) struct Open {
     /// Changes of the full-text index, made together before the commit: FTS5 writes its pending words to disk at every
     /// SAVEPOINT (`fts5SavepointMethod`), which would cost each request as much as a transaction of its own.
     pub pending: Vec<FullTextChange>,
+    pub vectors: OpenVectors,
 }
 
 /// Counters for statistics.
@@ -199,6 +201,7 @@ impl Writer {
             }
         }
         self.open.pending.clear();
+        self.open.vectors.clear();
         self.conn = Some(conn);
         outcome
     }
@@ -206,9 +209,10 @@ impl Writer {
 
 fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -> QueryResult<()> {
     open.pending.clear();
+    open.vectors.clear();
     BeginImmediate.execute(conn)?;
     for job in jobs {
-        let pending = open.pending.len();
+        let (pending, vectors) = (open.pending.len(), open.vectors.mark());
         Savepoint.execute(conn)?;
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(conn, open)))
             .unwrap_or_else(|_| Err(Failure::Rejected(StoreError::Internal("a write panicked".into()))));
@@ -216,6 +220,7 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -
             Ok(()) => {}
             Err(Failure::Rejected(error)) => {
                 open.pending.truncate(pending);
+                open.vectors.back_to(vectors);
                 RollbackTo.execute(conn)?;
                 job.reject(error);
             }
@@ -226,6 +231,7 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -
     full_text::apply(conn, &mut open.pending)?;
     open.owners.flush(conn)?;
     Commit.execute(conn)?;
+    open.vectors.publish();
     Ok(())
 }
 

@@ -29,6 +29,7 @@ pub mod statistics;
 pub mod storing;
 pub mod threads;
 pub mod updates;
+pub mod vectors;
 
 /// An empty store and what must live as long as it.
 pub struct Opened {
@@ -77,6 +78,11 @@ macro_rules! conformance_tests {
             full_text: what_was_stored_is_found_at_once, an_update_moves_the_words, a_deleted_entry_is_not_found,
                 a_filter_narrows_the_matches, scores_are_higher_for_better_matches, other_owners_do_not_move_scores,
                 pages_of_matches_neither_repeat_nor_skip, updated_tags_and_images_move_the_filter;
+            vectors: the_nearest_come_first_with_their_distance, an_entry_counts_by_its_nearest_chunk,
+                equal_distances_come_newest_first_and_depth_bounds_them, an_update_of_the_text_replaces_the_vectors,
+                deleted_entries_take_their_vectors_along, a_write_that_fails_leaves_no_vectors,
+                vectors_of_a_filter_never_starve, owners_do_not_find_each_others_vectors, another_model_never_mixes,
+                entries_wait_for_their_vectors_and_take_them_once, both_rankings_show_one_state;
             idempotency: a_repeated_request_gets_the_first_outcome, another_request_with_the_key_is_refused,
                 a_failed_request_records_nothing, keys_belong_to_an_owner, keys_expire_after_a_day,
                 failures_of_items_are_repeated_too;
@@ -138,6 +144,7 @@ mod tests {
             include_str!("conformance/storing.rs"),
             include_str!("conformance/threads.rs"),
             include_str!("conformance/updates.rs"),
+            include_str!("conformance/vectors.rs"),
         ] {
             for line in file.lines() {
                 if let Some((name, _)) = line.strip_prefix("pub async fn ").and_then(|rest| rest.split_once('(')) {

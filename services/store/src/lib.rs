@@ -10,6 +10,7 @@ pub mod oracle;
 mod artifacts;
 mod error;
 mod read;
+mod vectors;
 mod write;
 
 pub use artifacts::{
@@ -18,6 +19,10 @@ pub use artifacts::{
 };
 pub use error::{BoxError, StoreError};
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
+pub use vectors::{
+    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, RankSearch, RankedByMeaning, RankedByWords, Ranking,
+    SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
+};
 pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
 
 use async_trait::async_trait;
@@ -67,6 +72,11 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// What keeps it from answering.
     async fn check(&self) -> Result<()>;
+
+    /// What the store can do with vectors; `None` when it keeps none.
+    fn vectors(&self) -> Option<&dyn VectorStore> {
+        None
+    }
 
     /// Stores entries in order. With `atomic` the first failure undoes all and is the error (wrapped in
     /// [`StoreError::Item`]); without it each item stands alone.

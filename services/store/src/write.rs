@@ -1,6 +1,8 @@
 use context_model::{Error, Source, ThreadId, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::Embedding;
+
 /// What comes with every write.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
@@ -10,6 +12,8 @@ pub struct WriteOptions {
     pub idempotency: Option<Idempotency>,
     /// The API key that made the change, for `changes`.
     pub key_id: Option<String>,
+    /// What comes of each item's meaning, in the order of the items; what is missing comes later.
+    pub embeddings: Vec<Embedding>,
 }
 
 /// An idempotency key. For 24 hours the same key and hash give the first outcome again; another hash is

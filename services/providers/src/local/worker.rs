@@ -143,7 +143,7 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
 fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
     match task {
         Task::Embed => model.embed(texts),
-        Task::Tokens => Ok(model.embed_tokens(texts)?.into_iter().map(|(_, tokens)| tokens).collect()),
+        Task::Tokens => model.embed_tokens(texts),
         Task::Score => Ok(model.score(texts)?.into_iter().map(|score| vec![score]).collect()),
     }
 }

@@ -22,7 +22,7 @@ pub fn update(id: i64, text: &str) -> EntryUpdate {
 }
 
 pub fn options() -> WriteOptions {
-    WriteOptions { now: Timestamp(1_700_000_000_000_000), idempotency: None, key_id: Some("key".into()) }
+    WriteOptions { now: Timestamp(1_700_000_000_000_000), idempotency: None, key_id: Some("key".into()), embeddings: Vec::new() }
 }
 
 pub fn read() -> Read {

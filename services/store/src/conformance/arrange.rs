@@ -24,7 +24,7 @@ pub(super) fn me() -> OwnerId {
 }
 
 pub(super) fn options(seconds: i64) -> WriteOptions {
-    WriteOptions { now: at(seconds), idempotency: None, key_id: Some("key-1".to_owned()) }
+    WriteOptions { now: at(seconds), idempotency: None, key_id: Some("key-1".to_owned()), embeddings: Vec::new() }
 }
 
 pub(super) fn with_key(seconds: i64, key: &str, hash: u8) -> WriteOptions {

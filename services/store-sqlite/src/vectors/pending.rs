@@ -1,0 +1,88 @@
+//! Entries that wait for their vectors: those that have none of the current set.
+
+use context_store::{Embedding, LateEmbedding, OwnerId, StoreError, Unembedded, UnembeddedPage};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use diesel::sqlite::SqliteConnection;
+
+use super::write;
+use crate::entries;
+use crate::failure::{Failure, store_error};
+use crate::owners::id_of_row;
+use crate::schema::chunks;
+use crate::sql::{Bind, Fragment, query};
+use crate::transaction::Transaction;
+
+/// Entries looked at in one read, at most.
+const LOOKED_AT: i64 = 10_000;
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    row_id: i64,
+    #[diesel(sql_type = Text)]
+    owner_id: String,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Text)]
+    text: String,
+}
+
+#[derive(QueryableByName)]
+struct Last {
+    #[diesel(sql_type = BigInt)]
+    last: i64,
+    #[diesel(sql_type = BigInt)]
+    looked_at: i64,
+}
+
+/// The entries after this row that have no vectors of the set.
+pub(super) fn page(conn: &mut SqliteConnection, set_id: i64, after: i64, limit: u32) -> Result<UnembeddedPage, StoreError> {
+    let mut slice =
+        Fragment::new("SELECT coalesce(max(row_id), 0) AS last, count(*) AS looked_at FROM (SELECT row_id FROM entries WHERE row_id > ");
+    slice.bind(Bind::Int(after)).push(" ORDER BY row_id LIMIT ").bind(Bind::Int(LOOKED_AT)).push(")");
+    let slice = query::<Last>(conn, &slice).map_err(store_error)?.pop();
+    let Some(Last { last, looked_at }) = slice.filter(|slice| slice.looked_at > 0) else {
+        return Ok(UnembeddedPage { entries: Vec::new(), next: None });
+    };
+    let limit = limit.max(1);
+    let mut found = Fragment::new(
+        "SELECT entries.row_id AS row_id, owners.owner_id AS owner_id, entries.version AS version, entries.text AS text \
+         FROM entries NOT INDEXED JOIN owners ON owners.owner = entries.owner WHERE entries.row_id > ",
+    );
+    found.bind(Bind::Int(after)).push(" AND entries.row_id <= ").bind(Bind::Int(last));
+    found.push(" AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.row_id = entries.row_id AND chunks.set_id = ").bind(Bind::Int(set_id));
+    found.push(") ORDER BY entries.row_id LIMIT ").bind(Bind::Int(i64::from(limit)));
+    let rows = query::<Row>(conn, &found).map_err(store_error)?;
+    let is_full = rows.len() == limit as usize;
+    let next = match rows.last() {
+        Some(row) if is_full => Some(row.row_id),
+        _ => (looked_at == LOOKED_AT).then_some(last),
+    };
+    let entries = rows
+        .into_iter()
+        .map(|row| Unembedded { owner: OwnerId::new(row.owner_id), id: id_of_row(row.row_id), version: row.version, text: row.text })
+        .collect();
+    Ok(UnembeddedPage { entries, next })
+}
+
+/// Stores vectors of entries that are as they were read and still have none.
+pub(super) fn add(transaction: &mut Transaction<'_>, embeddings: &[LateEmbedding]) -> Result<u64, Failure> {
+    let mut taken = 0;
+    for LateEmbedding { id, version, embedded } in embeddings {
+        let Some(row_id) = transaction.owner.row_id(*id) else { continue };
+        let Some(entry) = entries::find(transaction.conn, row_id)? else { continue };
+        let Some(set) = transaction.vectors.shared.current() else { continue };
+        let has = chunks::table
+            .filter(chunks::row_id.eq(row_id).and(chunks::set_id.eq(set.id)))
+            .select(chunks::chunk_id)
+            .limit(1)
+            .load::<i64>(transaction.conn)?;
+        if entry.version != *version || !has.is_empty() {
+            continue;
+        }
+        write::insert(transaction, row_id, &Embedding::Now(embedded.clone()))?;
+        taken += 1;
+    }
+    Ok(taken)
+}

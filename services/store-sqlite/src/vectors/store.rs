@@ -1,0 +1,100 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use context_model::{Error, Filter, Reason};
+use context_store::{
+    EmbeddingModel, LateEmbedding, ModelUse, OwnerId, Page, RankSearch, RankedByMeaning, RankedByWords, Ranking, Read, Result, StoreError,
+    UnembeddedPage, VectorStore, WriteOptions,
+};
+use diesel::sqlite::SqliteConnection;
+use tokio::sync::oneshot;
+
+use super::search::Search;
+use super::set::Set;
+use super::{pending, use_model};
+use crate::failure::store_error;
+use crate::owners::{self, Owner, id_of_row};
+use crate::store::SqliteStore;
+use crate::{fts, weigh};
+
+#[async_trait]
+impl VectorStore for SqliteStore {
+    async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
+        let (reply, answer) = oneshot::channel();
+        self.push(Box::new(use_model::UseModel { model: model.clone(), shared: Arc::clone(&self.vectors), reply, outcome: None }))?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    async fn embedded_entries(&self, owner: &OwnerId) -> Result<i64> {
+        let (vectors, owner) = (Arc::clone(&self.vectors), owner.clone());
+        self.points
+            .read(move |conn| {
+                let owner = owners::find(conn, &owner).map_err(store_error)?;
+                Ok(owner.zip(vectors.current()).map_or(0, |(owner, set)| set.entries(owner.owner)))
+            })
+            .await
+    }
+
+    async fn unembedded(&self, after: i64, limit: u32) -> Result<UnembeddedPage> {
+        let Some(set) = self.vectors.current() else { return Ok(UnembeddedPage { entries: Vec::new(), next: None }) };
+        self.searches.read(move |conn| pending::page(conn, set.id, after, limit)).await
+    }
+
+    async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
+        let bytes = embeddings.iter().map(|late| weigh::embedded(&late.embedded)).sum();
+        let options = WriteOptions { now: context_model::Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
+        let written = self.write(owner, options, bytes, move |transaction| pending::add(transaction, &embeddings)).await?;
+        Ok(written.outcome)
+    }
+
+    async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking> {
+        let set = match &search.semantic {
+            None => None,
+            Some(semantic) => match self.vectors.current().filter(|set| set.model == semantic.model) {
+                Some(set) => Some(set),
+                None => return Err(Error::new(Reason::FeatureUnavailable, "the database holds no vectors of this embedding model").into()),
+            },
+        };
+        let indexed = Arc::clone(&self.indexed);
+        self.read(&self.searches, owner, read, move |conn, owner| match owner {
+            Some(owner) => rank(conn, owner, &search, set.as_deref(), &filter, &indexed),
+            None => Ok(Ranking::default()),
+        })
+        .await
+    }
+}
+
+fn rank(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    search: &RankSearch,
+    set: Option<&Set>,
+    filter: &Filter,
+    indexed: &[context_model::MetadataPath],
+) -> Result<Ranking> {
+    let mut ranking = Ranking { revision: owner.revision, ..Ranking::default() };
+    if let (Some(semantic), Some(set)) = (&search.semantic, set) {
+        let depth = search.depth as usize;
+        let by_meaning = Search { set, vector: &semantic.vector, filter, owner: owner.owner, indexed, depth };
+        let found = by_meaning.run(conn).map_err(store_error)?;
+        let place = |at: i64| u32::try_from(at).unwrap_or(0);
+        ranking.semantic = found
+            .hits
+            .iter()
+            .map(|hit| RankedByMeaning { id: id_of_row(hit.row_id), distance: hit.distance, start: place(hit.start), end: place(hit.end) })
+            .collect();
+        if search.explain {
+            ranking.plan.extend(found.notes);
+        }
+    }
+    if let Some(words) = &search.fts {
+        let page = Page { limit: search.depth, offset: 0 };
+        let found = fts::search(conn, words, filter, owner.owner, page, indexed).map_err(store_error)?;
+        ranking.fts = found.rows.iter().map(|(row_id, score)| RankedByWords { id: id_of_row(*row_id), score: *score }).collect();
+        ranking.capped_at = found.capped_at;
+        if search.explain {
+            ranking.plan.extend(found.statement.explain(conn).map_err(store_error)?);
+        }
+    }
+    Ok(ranking)
+}

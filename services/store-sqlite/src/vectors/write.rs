@@ -1,0 +1,67 @@
+//! An entry's chunks, inside the transaction that writes the entry.
+
+use context_store::{Embedded, Embedding};
+use context_vector::{Change, Item, code, encode};
+use diesel::prelude::*;
+
+use crate::schema::{chunks, vectors};
+use crate::transaction::Transaction;
+
+/// Stores an entry's vectors when they are there and of the model in use; an entry without any waits for them.
+pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: &Embedding) -> QueryResult<()> {
+    let Embedding::Now(Embedded { model, chunks: given }) = embedding else { return Ok(()) };
+    let Some(set) = transaction.vectors.shared.current().filter(|set| set.model == *model) else { return Ok(()) };
+    let dimensions = usize::try_from(model.dimensions).unwrap_or(0);
+    if given.is_empty() || given.iter().any(|chunk| chunk.vector.len() != dimensions) {
+        return Ok(());
+    }
+    let owner = transaction.owner.owner;
+    for (position, chunk) in given.iter().enumerate() {
+        let chunk_id = transaction.vectors.next_chunk;
+        transaction.vectors.next_chunk += 1;
+        let code = code(&chunk.vector);
+        diesel::insert_into(chunks::table)
+            .values((
+                chunks::chunk_id.eq(chunk_id),
+                chunks::owner.eq(owner),
+                chunks::row_id.eq(row_id),
+                chunks::set_id.eq(set.id),
+                chunks::position.eq(i64::try_from(position).unwrap_or(i64::MAX)),
+                chunks::start_char.eq(i64::from(chunk.start)),
+                chunks::end_char.eq(i64::from(chunk.end)),
+                chunks::code.eq(code.to_bytes()),
+            ))
+            .execute(transaction.conn)?;
+        diesel::insert_into(vectors::table)
+            .values((vectors::chunk_id.eq(chunk_id), vectors::vector.eq(encode(&chunk.vector))))
+            .execute(transaction.conn)?;
+        transaction.vectors.push(Change::Add { owner, item: Item { chunk: chunk_id, entry: row_id, code } });
+    }
+    transaction.vectors.count(owner, 1);
+    Ok(())
+}
+
+/// Deletes an entry's vectors, of every model.
+pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryResult<()> {
+    let Some(set) = transaction.vectors.shared.current() else { return Ok(()) };
+    let found: Vec<(i64, i64)> =
+        chunks::table.filter(chunks::row_id.eq(row_id)).select((chunks::chunk_id, chunks::set_id)).load(transaction.conn)?;
+    let owner = transaction.owner.owner;
+    let mut had_vectors = false;
+    for (chunk_id, set_id) in found {
+        diesel::delete(chunks::table.find(chunk_id)).execute(transaction.conn)?;
+        diesel::delete(vectors::table.find(chunk_id)).execute(transaction.conn)?;
+        if set_id == set.id {
+            transaction.vectors.push(Change::Remove { owner, chunk: chunk_id });
+            had_vectors = true;
+        }
+    }
+    transaction.vectors.count(owner, -i64::from(had_vectors));
+    Ok(())
+}
+
+/// Puts other vectors in the place of an entry's.
+pub(crate) fn replace(transaction: &mut Transaction<'_>, row_id: i64, embedding: &Embedding) -> QueryResult<()> {
+    remove(transaction, row_id)?;
+    insert(transaction, row_id, embedding)
+}

@@ -1,0 +1,232 @@
+//! Vectors: kept with their entries, found by distance. A store without any shows nothing here.
+
+use context_model::{ContentType, Filter, Source, ThreadId};
+use context_text::{Analyzer, Language, Mode, parse};
+
+use super::arrange::*;
+use crate::{
+    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsSearch, LateEmbedding, ModelUse, OwnerId, RankSearch, Ranking,
+    SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
+};
+
+const DIMENSIONS: u32 = 8;
+
+fn model() -> EmbeddingModel {
+    EmbeddingModel { identity: "test@1".to_owned(), dimensions: DIMENSIONS }
+}
+
+/// A vector at this angle to the first axis, in degrees.
+fn vector(degrees: f32) -> Vec<f32> {
+    let mut vector = vec![0.0; DIMENSIONS as usize];
+    (vector[0], vector[1]) = (degrees.to_radians().cos(), degrees.to_radians().sin());
+    vector
+}
+
+fn at_angles(degrees: &[f32]) -> Embedding {
+    let chunk =
+        |(place, angle): (usize, &f32)| EmbeddedChunk { start: place as u32 * 10, end: place as u32 * 10 + 10, vector: vector(*angle) };
+    Embedding::Now(Embedded { model: model(), chunks: degrees.iter().enumerate().map(chunk).collect() })
+}
+
+fn embedded(embedding: Embedding) -> Embedded {
+    match embedding {
+        Embedding::Now(embedded) => embedded,
+        Embedding::Later => unreachable!("it is made with vectors"),
+    }
+}
+
+async fn ready(store: &dyn Store) -> Option<&dyn VectorStore> {
+    let vectors = store.vectors()?;
+    assert_eq!(vectors.use_model(&model()).await.expect("the model is taken"), ModelUse::Ready);
+    Some(vectors)
+}
+
+async fn put(store: &dyn Store, entry: Entry, owner: &OwnerId, embedding: Embedding) -> i64 {
+    let options = WriteOptions { embeddings: vec![embedding], ..options(0) };
+    let written = store.store_contexts(owner, vec![entry.0], true, options).await.expect("the entry is stored");
+    applied(&written.outcome)[0].id
+}
+
+async fn store_at(store: &dyn Store, text: &str, degrees: &[f32]) -> i64 {
+    put(store, entry(text), &me(), at_angles(degrees)).await
+}
+
+fn by_meaning(degrees: f32, depth: u32) -> RankSearch {
+    let semantic = Some(SemanticSearch { model: model(), vector: vector(degrees) });
+    RankSearch { fts: None, semantic, depth, explain: false }
+}
+
+async fn ranking(vectors: &dyn VectorStore, search: RankSearch, filter: Filter) -> Ranking {
+    vectors.rank(&me(), search, filter, now()).await.expect("the search works")
+}
+
+async fn nearest(vectors: &dyn VectorStore, degrees: f32) -> Vec<i64> {
+    ranking(vectors, by_meaning(degrees, 10), Filter::default()).await.semantic.iter().map(|found| found.id).collect()
+}
+
+/// Distances are L2, the least first.
+pub async fn the_nearest_come_first_with_their_distance(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let far = store_at(store, "far", &[90.0]).await;
+    let near = store_at(store, "near", &[10.0]).await;
+    let found = ranking(vectors, by_meaning(0.0, 10), Filter::default()).await.semantic;
+    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), [near, far]);
+    assert!((found[1].distance - 2f64.sqrt()).abs() < 1e-5, "{}", found[1].distance);
+    assert!((found[0].distance - 2.0 * 5f64.to_radians().sin()).abs() < 1e-5, "{}", found[0].distance);
+}
+
+/// An entry of several chunks is found once, by the best of them.
+pub async fn an_entry_counts_by_its_nearest_chunk(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let several = store_at(store, "several", &[80.0, 5.0, 60.0]).await;
+    let one = store_at(store, "one", &[20.0]).await;
+    let found = ranking(vectors, by_meaning(0.0, 10), Filter::default()).await.semantic;
+    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), [several, one], "each once");
+    assert_eq!((found[0].start, found[0].end), (10, 20), "with the place of that chunk");
+}
+
+/// The order is total.
+pub async fn equal_distances_come_newest_first_and_depth_bounds_them(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let mut ids = Vec::new();
+    for n in 0..30 {
+        ids.push(store_at(store, &format!("text {n}"), &[45.0]).await);
+    }
+    ids.reverse();
+    assert_eq!(nearest(vectors, 0.0).await, ids[..10]);
+}
+
+/// Vectors are always those of the text that is stored.
+pub async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let id = store_at(store, "first", &[0.0]).await;
+    update(id).tags(&["x"]).apply(store, 1).await.expect("the update works");
+    assert_eq!(nearest(vectors, 0.0).await, [id], "other fields leave them");
+    let options = WriteOptions { embeddings: vec![at_angles(&[90.0])], ..options(2) };
+    store.update_contexts(&me(), vec![update(id).text("second").0], true, options).await.expect("the update works");
+    let found = ranking(vectors, by_meaning(90.0, 10), Filter::default()).await.semantic;
+    assert_eq!(found.len(), 1);
+    assert!(found[0].distance < 1e-3);
+    update(id).text("third").apply(store, 3).await.expect("the update works");
+    assert_eq!(nearest(vectors, 90.0).await, [0; 0], "no vectors of a text that is gone");
+    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 0);
+}
+
+/// Nothing is found that is gone.
+pub async fn deleted_entries_take_their_vectors_along(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let gone = store_at(store, "gone", &[0.0, 10.0]).await;
+    let kept = store_at(store, "kept", &[20.0]).await;
+    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 2);
+    delete_ids(store, &[gone]).await;
+    assert_eq!(nearest(vectors, 0.0).await, [kept]);
+    delete(store, DeleteCriteria { threads: Some(vec![ThreadId::from_stored("t".to_owned())]), ..DeleteCriteria::default() }).await;
+    assert_eq!(nearest(vectors, 0.0).await, [0; 0]);
+    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 0);
+}
+
+/// Entries and vectors change together.
+pub async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let id = store_at(store, "there", &[0.0]).await;
+    let updates = vec![update(id).text("changed").0, update(id + 999).text("unknown").0];
+    let options = WriteOptions { embeddings: vec![at_angles(&[90.0]), at_angles(&[90.0])], ..options(1) };
+    store.update_contexts(&me(), updates, true, options).await.expect_err("one id is unknown");
+    let found = ranking(vectors, by_meaning(0.0, 10), Filter::default()).await.semantic;
+    assert!(found.len() == 1 && found[0].distance < 1e-3, "the vectors are those of before");
+    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 1);
+}
+
+/// A filter is applied before the nearest are chosen, not after.
+pub async fn vectors_of_a_filter_never_starve(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    for n in 0..60 {
+        put(store, entry(&format!("near {n}")), &me(), at_angles(&[n as f32 * 0.1])).await;
+    }
+    let far = put(store, entry("far").agent().thread("other").tags(&["rare"]), &me(), at_angles(&[89.0])).await;
+    let filters = [
+        Filter { source: Some(Source::Agent), ..Filter::default() },
+        Filter { thread_id: Some(ThreadId::from_stored("other".to_owned())), ..Filter::default() },
+        Filter { tags: Some(tags(&["rare"])), ..Filter::default() },
+        Filter { created_from: Some(at(0)), source: Some(Source::Agent), ..Filter::default() },
+    ];
+    for filter in filters {
+        let found = ranking(vectors, by_meaning(0.0, 5), filter.clone()).await.semantic;
+        assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), [far], "{filter:?}");
+    }
+    let none = Filter { content_type: Some(ContentType::Multimodal), ..Filter::default() };
+    assert!(ranking(vectors, by_meaning(0.0, 5), none).await.semantic.is_empty());
+}
+
+/// Owners are apart.
+pub async fn owners_do_not_find_each_others_vectors(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let other = OwnerId::new("other");
+    put(store, entry("theirs"), &other, at_angles(&[0.0])).await;
+    assert_eq!(nearest(vectors, 0.0).await, [0; 0]);
+    let mine = store_at(store, "mine", &[50.0]).await;
+    assert_eq!(nearest(vectors, 0.0).await, [mine]);
+    assert_eq!(vectors.embedded_entries(&other).await.expect("counts"), 1);
+}
+
+/// Vectors of two models never meet.
+pub async fn another_model_never_mixes(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let newer = EmbeddingModel { identity: "test@2".to_owned(), ..model() };
+    assert_eq!(vectors.use_model(&newer).await.expect("without vectors any model will do"), ModelUse::Ready);
+    let stale = store_at(store, "made with the other model", &[0.0]).await;
+    let search = RankSearch { semantic: Some(SemanticSearch { model: newer.clone(), vector: vector(0.0) }), ..by_meaning(0.0, 10) };
+    assert!(ranking(vectors, search.clone(), Filter::default()).await.semantic.is_empty(), "vectors of another model are not stored");
+    assert_eq!(vectors.unembedded(0, 10).await.expect("a page").entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [stale]);
+    let right = Embedded { model: newer.clone(), ..embedded(at_angles(&[0.0])) };
+    put(store, entry("made with this one"), &me(), Embedding::Now(right)).await;
+    assert_eq!(vectors.use_model(&model()).await.expect("answers"), ModelUse::Other(newer));
+    assert!(matches!(vectors.rank(&me(), by_meaning(0.0, 10), Filter::default(), now()).await, Err(StoreError::Rejected(_))));
+    assert_eq!(ranking(vectors, search, Filter::default()).await.semantic.len(), 1, "the old ones still serve");
+}
+
+/// Entries stored without vectors get them later, unless they changed.
+pub async fn entries_wait_for_their_vectors_and_take_them_once(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let mut ids = Vec::new();
+    for n in 0..5 {
+        ids.push(put(store, entry(&format!("waits {n}")), &me(), Embedding::Later).await);
+    }
+    store_at(store, "has its own", &[0.0]).await;
+    let mut waiting = Vec::new();
+    let mut next = Some(0);
+    while let Some(after) = next {
+        let page = vectors.unembedded(after, 2).await.expect("a page");
+        assert!(page.entries.len() <= 2);
+        next = page.next;
+        waiting.extend(page.entries);
+    }
+    assert_eq!(waiting.iter().map(|entry| entry.id).collect::<Vec<_>>(), ids);
+    assert_eq!((waiting[0].text.as_str(), waiting[0].version, &waiting[0].owner), ("waits 0", 1, &me()));
+
+    update(ids[0]).text("changed meanwhile").apply(store, 1).await.expect("the update works");
+    delete_ids(store, &[ids[1]]).await;
+    let before = revision(store).await;
+    let late = |id: i64| LateEmbedding { id, version: 1, embedded: embedded(at_angles(&[30.0])) };
+    let taken = vectors.add_embeddings(&me(), ids.iter().map(|id| late(*id)).collect()).await.expect("they are added");
+    assert_eq!(taken, 3, "not the one that changed, nor the one that went");
+    assert_eq!(vectors.add_embeddings(&me(), vec![late(ids[2])]).await.expect("nothing happens"), 0);
+    assert_eq!(revision(store).await, before, "this is no change of the entry");
+    assert_eq!(nearest(vectors, 30.0).await.len(), 4);
+    let left = vectors.unembedded(0, 10).await.expect("a page").entries;
+    assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), [ids[0]]);
+}
+
+/// Words and meaning are ranked on the same state of the database.
+pub async fn both_rankings_show_one_state(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let id = store_at(store, "fox and hound", &[0.0]).await;
+    let wordless = store_at(store, "nothing of the kind", &[10.0]).await;
+    let query = parse(Mode::Match, "fox", &Analyzer::new(Language::English)).expect("parses").expect("has words");
+    let search = RankSearch { fts: Some(FtsSearch { query, ranking_cap: 100 }), explain: true, ..by_meaning(0.0, 10) };
+    let found = ranking(vectors, search, Filter::default()).await;
+    assert_eq!(found.fts.iter().map(|found| found.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(found.semantic.iter().map(|found| found.id).collect::<Vec<_>>(), [id, wordless]);
+    assert_eq!(found.revision, revision(store).await);
+    assert!(!found.plan.is_empty());
+}

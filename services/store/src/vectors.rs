@@ -1,0 +1,183 @@
+//! Meaning: what a store keeps of an entry's vectors, and the searches that use them.
+
+use async_trait::async_trait;
+use context_model::Filter;
+use serde::{Deserialize, Serialize};
+
+use crate::{FtsSearch, OwnerId, Read, Result};
+
+/// The model that made vectors. Two that differ in anything here are never compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EmbeddingModel {
+    /// Its name with what tells apart states of the same name.
+    pub identity: String,
+    /// The length of its vectors.
+    pub dimensions: u32,
+}
+
+/// A part of an entry's text and its vector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EmbeddedChunk {
+    /// Where it begins, in characters from 0.
+    pub start: u32,
+    /// Where it ends.
+    pub end: u32,
+    /// Its vector, of length 1.
+    pub vector: Vec<f32>,
+}
+
+/// An entry's vectors.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Embedded {
+    /// The model that made them.
+    pub model: EmbeddingModel,
+    /// A vector for each part of the text, in order; not empty.
+    pub chunks: Vec<EmbeddedChunk>,
+}
+
+/// What comes of an entry's meaning with a write.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Embedding {
+    /// Nothing: the entry waits for its vectors. Vectors of a text that an update replaces are deleted all the same.
+    #[default]
+    Later,
+    /// The vectors of the written text.
+    Now(Embedded),
+}
+
+/// What became of asking for a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelUse {
+    /// Its vectors are what the store keeps.
+    Ready,
+    /// The store holds vectors of this other model, and keeps them.
+    Other(EmbeddingModel),
+}
+
+/// An entry without vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unembedded {
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// Its id.
+    pub id: i64,
+    /// Its version when it was read.
+    pub version: i64,
+    /// Its text.
+    pub text: String,
+}
+
+/// Some entries without vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnembeddedPage {
+    /// The entries.
+    pub entries: Vec<Unembedded>,
+    /// Where to go on; `None` when every entry was looked at.
+    pub next: Option<i64>,
+}
+
+/// Vectors for an entry that waited for them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LateEmbedding {
+    /// The entry.
+    pub id: i64,
+    /// The version whose text was embedded; a later one keeps waiting.
+    pub version: i64,
+    /// Its vectors.
+    pub embedded: Embedded,
+}
+
+/// A search by meaning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SemanticSearch {
+    /// The model that made the vector.
+    pub model: EmbeddingModel,
+    /// The query's vector, of length 1.
+    pub vector: Vec<f32>,
+}
+
+/// A ranking by words, by meaning, or both. At least one is there.
+#[derive(Debug, Clone)]
+pub struct RankSearch {
+    /// By words.
+    pub fts: Option<FtsSearch>,
+    /// By meaning.
+    pub semantic: Option<SemanticSearch>,
+    /// Entries of each ranking, at most.
+    pub depth: u32,
+    /// Whether the database's plan is asked for.
+    pub explain: bool,
+}
+
+/// An entry found by words.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankedByWords {
+    /// The entry.
+    pub id: i64,
+    /// BM25 or its like; higher is better.
+    pub score: f64,
+}
+
+/// An entry found by meaning.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RankedByMeaning {
+    /// The entry.
+    pub id: i64,
+    /// The L2 distance of its nearest chunk; lower is better.
+    pub distance: f64,
+    /// Where that chunk begins in the text, in characters.
+    pub start: u32,
+    /// Where it ends.
+    pub end: u32,
+}
+
+/// The rankings of one state of the database, each best first: score or distance, then id descending.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Ranking {
+    /// By words; empty when not asked for.
+    pub fts: Vec<RankedByWords>,
+    /// By meaning; empty when not asked for.
+    pub semantic: Vec<RankedByMeaning>,
+    /// The cap on full text, when more entries matched than were ranked.
+    pub capped_at: Option<u32>,
+    /// The owner's revision that the rankings show.
+    pub revision: i64,
+    /// How it was found, a line each; empty unless asked for.
+    pub plan: Vec<String>,
+}
+
+/// A database that keeps vectors.
+#[async_trait]
+pub trait VectorStore: Send + Sync {
+    /// Keeps vectors of this model from now on. A store that holds vectors of another one goes on holding those.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse>;
+
+    /// How many of the owner's entries have vectors.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn embedded_entries(&self, owner: &OwnerId) -> Result<i64>;
+
+    /// Entries of every owner that have no vectors, at most `limit`; looks at no more entries than is quick. `after` is
+    /// where the page before ended, 0 to begin with.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn unembedded(&self, after: i64, limit: u32) -> Result<UnembeddedPage>;
+
+    /// Gives vectors to entries that wait for them, and says how many took them: an entry that changed, went or has
+    /// vectors already does not. Neither versions nor the revision move.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64>;
+
+    /// Ranks the entries that satisfy the filter.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError); `FEATURE_UNAVAILABLE` for a search with a model whose vectors are not kept.
+    async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking>;
+}

@@ -1,0 +1,70 @@
+//! What a filter leaves.
+
+/// Bits of a number that tell entries of one owner apart; the rest names the owner.
+const ENTRY_BITS: u32 = 40;
+
+/// Entries that a search may give, as a bitmap over their numbers: an owner's entries are numbered from 1 without large
+/// gaps.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Allowed {
+    bits: Vec<u64>,
+    count: usize,
+}
+
+impl Allowed {
+    /// How many entries there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether nothing is allowed.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether this entry is among them.
+    #[must_use]
+    pub fn contains(&self, entry: i64) -> bool {
+        let (word, bit) = place(entry);
+        self.bits.get(word).is_some_and(|word| word >> bit & 1 == 1)
+    }
+
+    fn insert(&mut self, entry: i64) {
+        let (word, bit) = place(entry);
+        if word >= self.bits.len() {
+            self.bits.resize(word + 1, 0);
+        }
+        self.count += usize::from(self.bits[word] >> bit & 1 == 0);
+        self.bits[word] |= 1 << bit;
+    }
+}
+
+fn place(entry: i64) -> (usize, u32) {
+    let number = entry as u64 & ((1 << ENTRY_BITS) - 1);
+    ((number / 64) as usize, (number % 64) as u32)
+}
+
+impl FromIterator<i64> for Allowed {
+    fn from_iter<I: IntoIterator<Item = i64>>(entries: I) -> Self {
+        let mut allowed = Self::default();
+        for entry in entries {
+            allowed.insert(entry);
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_an_owner_are_told_apart_by_their_number() {
+        let owner = 3 << ENTRY_BITS;
+        let allowed: Allowed = [owner | 1, owner | 64, owner | 1].into_iter().collect();
+        assert_eq!(allowed.len(), 2);
+        assert!(allowed.contains(owner | 64) && !allowed.contains(owner | 65) && !allowed.contains(owner | 100_000));
+    }
+}

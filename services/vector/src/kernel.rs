@@ -1,0 +1,77 @@
+//! Counting differing bits, a block of 64 codes at a time.
+
+/// Codes in a block.
+pub(crate) const BLOCK: usize = 64;
+
+/// How many bits each code of a block differs in.
+pub(crate) type Counts = [u64; BLOCK];
+
+/// Fills `counts` for the block's codes. A block holds the first word of its 64 codes, then their second words, and so
+/// on: every load is contiguous.
+pub(crate) type Kernel = fn(block: &[u64], query: &[u64], counts: &mut Counts);
+
+/// The fastest kernel that this processor has.
+pub(crate) fn fastest() -> Kernel {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq") {
+            return |block, query, counts| {
+                // SAFETY: the processor has these features.
+                unsafe { widest(block, query, counts) }
+            };
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+            return |block, query, counts| {
+                // SAFETY: the processor has these features.
+                unsafe { wide(block, query, counts) }
+            };
+        }
+    }
+    portable
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vpopcntdq")]
+fn widest(block: &[u64], query: &[u64], counts: &mut Counts) {
+    count(block, query, counts);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,popcnt")]
+fn wide(block: &[u64], query: &[u64], counts: &mut Counts) {
+    count(block, query, counts);
+}
+
+pub(crate) fn portable(block: &[u64], query: &[u64], counts: &mut Counts) {
+    count(block, query, counts);
+}
+
+#[inline(always)]
+fn count(block: &[u64], query: &[u64], counts: &mut Counts) {
+    let mut sums = [0; BLOCK];
+    for (words, query) in block.chunks_exact(BLOCK).zip(query) {
+        for (sum, word) in sums.iter_mut().zip(words) {
+            *sum += u64::from((word ^ query).count_ones());
+        }
+    }
+    *counts = sums;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_counts_the_same() {
+        for words in [1, 3, 6, 16] {
+            let block: Vec<u64> = (0..words as u64 * 64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
+            let query: Vec<u64> = (0..words as u64).map(|i| i.wrapping_mul(0xD1B5_4A32_D192_ED03)).collect();
+            let (mut fast, mut slow) = ([0; BLOCK], [0; BLOCK]);
+            fastest()(&block, &query, &mut fast);
+            portable(&block, &query, &mut slow);
+            assert_eq!(fast, slow);
+            let by_hand: u32 = (0..words).map(|word| (block[word * BLOCK + 5] ^ query[word]).count_ones()).sum();
+            assert_eq!(fast[5], u64::from(by_hand));
+        }
+    }
+}

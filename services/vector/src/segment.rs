@@ -1,0 +1,87 @@
+//! A few thousand codes, changed in place while nobody reads them and copied when somebody does.
+
+use crate::codes::Code;
+use crate::kernel::BLOCK;
+
+/// Codes in a segment at most; what a change copies when a search is under way.
+pub(crate) const CAPACITY: usize = 4096;
+
+/// A chunk of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// The chunk's number. Later chunks have greater ones, and none is used twice.
+    pub chunk: i64,
+    /// The entry it is of.
+    pub entry: i64,
+    /// The code of its vector.
+    pub code: Code,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Segment {
+    /// Ascending.
+    pub chunks: Vec<i64>,
+    pub entries: Vec<i64>,
+    /// Blocks of 64 codes, each word by word (see `kernel`).
+    pub codes: Vec<u64>,
+    /// A bit for each code that was not removed, a word for each block.
+    pub alive: Vec<u64>,
+    pub live: usize,
+}
+
+impl Segment {
+    pub fn is_full(&self) -> bool {
+        self.chunks.len() >= CAPACITY
+    }
+
+    pub fn first_chunk(&self) -> i64 {
+        self.chunks.first().copied().unwrap_or(i64::MAX)
+    }
+
+    pub fn push(&mut self, words: usize, item: &Item) {
+        self.put(words, item.chunk, item.entry, item.code.words().iter().copied());
+    }
+
+    fn put(&mut self, words: usize, chunk: i64, entry: i64, code: impl Iterator<Item = u64>) {
+        let (block, slot) = (self.chunks.len() / BLOCK, self.chunks.len() % BLOCK);
+        if slot == 0 {
+            self.codes.resize((block + 1) * words * BLOCK, 0);
+            self.alive.push(0);
+        }
+        for (word, value) in code.take(words).enumerate() {
+            self.codes[(block * words + word) * BLOCK + slot] = value;
+        }
+        self.alive[block] |= 1 << slot;
+        self.chunks.push(chunk);
+        self.entries.push(entry);
+        self.live += 1;
+    }
+
+    /// Marks a chunk as removed; false when it is not here.
+    pub fn remove(&mut self, chunk: i64) -> bool {
+        let Ok(place) = self.chunks.binary_search(&chunk) else { return false };
+        let bit = 1 << (place % BLOCK);
+        let alive = &mut self.alive[place / BLOCK];
+        let was = *alive & bit != 0;
+        *alive &= !bit;
+        self.live -= usize::from(was);
+        was
+    }
+
+    /// Whether most of it was removed.
+    pub fn is_sparse(&self) -> bool {
+        self.is_full() && self.live * 2 < self.chunks.len()
+    }
+
+    /// The same without what was removed.
+    pub fn compacted(&self, words: usize) -> Self {
+        let mut kept = Self::default();
+        for (place, (&chunk, &entry)) in self.chunks.iter().zip(&self.entries).enumerate() {
+            let (block, slot) = (place / BLOCK, place % BLOCK);
+            if self.alive[block] >> slot & 1 == 1 {
+                kept.put(words, chunk, entry, (0..words).map(|word| self.codes[(block * words + word) * BLOCK + slot]));
+            }
+        }
+        kept
+    }
+}
