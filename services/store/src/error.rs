@@ -32,6 +32,9 @@ pub enum StoreError {
     /// The database cannot be reached, or did not reach `min_revision` in time.
     #[error("the database is not available")]
     Unavailable(#[source] BoxError),
+    /// The connection to the database was lost while a write was being committed: it may have happened or not.
+    #[error("whether the write was committed is not known")]
+    OutcomeUnknown(#[source] BoxError),
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
@@ -83,6 +86,12 @@ impl StoreError {
                     .with_retry_after(Duration::from_secs(1))
                     .with_source(Cause { message: "the database is not available", source });
             }
+            Self::OutcomeUnknown(source) => (
+                Reason::StoreUnavailable,
+                "the connection to the database was lost while the write was being committed, so it may have happened or not; \
+                 retry with the same idempotency key, or look before you retry",
+                Some(source),
+            ),
             Self::Closed => {
                 return Error::new(Reason::ShuttingDown, "the service is stopping; retry in a second")
                     .with_retry_after(Duration::from_secs(1));

@@ -1,0 +1,62 @@
+//! A filter as PostgreSQL sees it. What it means is defined by `context_store::oracle`; what is written here must agree
+//! with it, and the property test of this crate holds the two (and SQLite) against each other.
+//!
+//! Values are always bound. Metadata paths stand in the text, because an expression index is used only for the same
+//! expression; their segments are `[A-Za-z0-9_-]+` by construction.
+
+mod condition;
+mod folded;
+mod index;
+
+pub(crate) use folded::folded_json;
+pub(crate) use index::indexes;
+
+use context_model::{ContentType, Filter, MetadataPath};
+
+use crate::sql::{Bind, Fragment};
+
+/// The condition on rows of `entries` that an owner's entry satisfies the filter. `indexed` are the fields that have an
+/// index.
+pub(crate) fn compile<'v>(filter: &'v Filter, owner: &'v str, indexed: &[MetadataPath]) -> Fragment<'v> {
+    let Filter { thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
+    let mut all = Fragment::new("entries.owner_id = ");
+    all.bind(Bind::text(owner));
+    if let Some(thread_id) = thread_id {
+        all.push(" AND entries.thread_id = ").bind(Bind::text(thread_id.as_str()));
+    }
+    if let Some(from) = created_from {
+        all.push(" AND entries.created_at >= ").bind(Bind::Int(from.micros()));
+    }
+    if let Some(to) = created_to {
+        all.push(" AND entries.created_at <= ").bind(Bind::Int(to.micros()));
+    }
+    if let Some(source) = source {
+        all.push(" AND entries.source = ").bind(Bind::text(source.as_str()));
+    }
+    match content_type {
+        None => {}
+        Some(ContentType::Text) => _ = all.push(" AND entries.image_count = 0"),
+        Some(ContentType::Multimodal) => _ = all.push(" AND entries.image_count > 0"),
+    }
+    let mut by_content = false;
+    if let Some(tags) = tags {
+        all.push(" AND entries.tags && ").bind(Bind::texts(tags.as_slice()));
+        by_content = true;
+    }
+    for condition in conditions {
+        let is_indexed = indexed.contains(&condition.path);
+        by_content |= condition::uses_content_index(condition, is_indexed);
+        all.push(" AND (").append(condition::compile(condition, is_indexed)).push(")");
+    }
+    if by_content {
+        all.push(" AND ").append(of_owner(owner));
+    }
+    all
+}
+
+/// What keeps a search in `entries_by_content` among the owner's entries.
+pub(crate) fn of_owner(owner: &str) -> Fragment<'_> {
+    let mut of_owner = Fragment::new("ARRAY[entries.owner_id] @> ARRAY[");
+    of_owner.bind(Bind::text(owner)).push("]");
+    of_owner
+}

@@ -1,0 +1,87 @@
+//! Metadata as conditions see it.
+
+use context_model::{JsonObject, fold};
+use serde_json::{Number, Value};
+
+/// Compact JSON with every string value folded, and with numbers that PostgreSQL compares as the contract wants.
+///
+/// jsonb keeps a number as the decimal that was written. The shortest decimal of a double is not its exact value from
+/// 2^53 on, where a comparison with an integer could see the difference, so there the exact one is written.
+pub(crate) fn folded_json(object: &JsonObject) -> String {
+    let mut out = String::new();
+    write_object(object, &mut out);
+    out
+}
+
+/// Metadata is at most 64 levels deep, and so is the recursion.
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Null => out.push_str("null"),
+        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Value::Number(number) => out.push_str(&number_json(number)),
+        Value::String(text) => write_string(&fold(text), out),
+        Value::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write(item, out);
+            }
+            out.push(']');
+        }
+        Value::Object(object) => write_object(object, out),
+    }
+}
+
+fn write_object(object: &JsonObject, out: &mut String) {
+    out.push('{');
+    for (i, (key, value)) in object.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        write_string(key, out);
+        out.push(':');
+        write(value, out);
+    }
+    out.push('}');
+}
+
+fn write_string(text: &str, out: &mut String) {
+    out.push_str(&Value::String(text.to_owned()).to_string());
+}
+
+fn number_json(number: &Number) -> String {
+    match (number.as_i64(), number.as_f64()) {
+        (None, Some(float)) => float_json(float),
+        _ => number.to_string(),
+    }
+}
+
+/// A finite double as the decimal to compare it by.
+pub(super) fn float_json(float: f64) -> String {
+    const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    if (TWO_TO_53..=TWO_TO_63).contains(&float.abs()) { format!("{float:.0}") } else { Value::from(float).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn strings_are_folded_and_keys_are_not() {
+        let object = json!({"Key": "ÄB\"", "list": ["X", {"Y": "Z"}], "n": null, "b": true});
+        assert_eq!(folded_json(object.as_object().unwrap()), r#"{"Key":"äb\"","list":["x",{"Y":"z"}],"n":null,"b":true}"#);
+    }
+
+    #[test]
+    fn large_floats_are_written_out() {
+        assert_eq!(float_json(9_223_372_036_854_775_808.0), "9223372036854775808");
+        assert_eq!(float_json(-9_223_372_036_854_774_784.0), "-9223372036854774784");
+        assert_eq!(float_json(9_007_199_254_740_994.0), "9007199254740994");
+        assert_eq!(float_json(0.1), "0.1");
+        assert_eq!(float_json(1e300), "1e+300");
+    }
+}

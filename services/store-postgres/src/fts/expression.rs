@@ -1,0 +1,78 @@
+//! A parsed query in PostgreSQL's query language. Every word is quoted, so nothing a user wrote is taken for syntax.
+
+use context_text::{Query, Term, fold};
+
+use super::Language;
+use super::document::quote;
+use crate::sql::{Bind, Fragment};
+
+/// The tsquery in SQL.
+pub(crate) fn query(query: &Query, language: &Language) -> Fragment<'static> {
+    let mut text = String::new();
+    match language {
+        Language::Ours(_) => {
+            write(query, &|term| term.stem.clone(), &mut text);
+            let mut cast = Fragment::new("");
+            cast.bind(Bind::text(text)).push("::tsquery");
+            cast
+        }
+        Language::Server(configuration) => {
+            write(query, &|term| term.word.clone(), &mut text);
+            let mut call = Fragment::new("to_tsquery(");
+            call.bind(Bind::text(configuration.clone())).push("::regconfig, ").bind(Bind::text(text)).push(")");
+            call
+        }
+    }
+}
+
+/// Recursion is bounded by the parser's depth limit.
+fn write(query: &Query, lexeme: &dyn Fn(&Term) -> String, out: &mut String) {
+    match query {
+        Query::Word(term) => quote(&lexeme(term), out),
+        Query::Prefix(term) => {
+            quote(&fold(&term.word), out);
+            out.push_str(":*");
+        }
+        Query::Phrase(terms) => {
+            out.push('(');
+            for (i, term) in terms.iter().enumerate() {
+                out.push_str(if i == 0 { "" } else { " <-> " });
+                quote(&lexeme(term), out);
+            }
+            out.push(')');
+        }
+        Query::And(queries) => join(queries, " & ", lexeme, out),
+        Query::Or(queries) => join(queries, " | ", lexeme, out),
+        Query::Not { positive, negative } => {
+            out.push('(');
+            write(positive, lexeme, out);
+            out.push_str(" & !(");
+            write(negative, lexeme, out);
+            out.push_str("))");
+        }
+    }
+}
+
+fn join(queries: &[Query], operator: &str, lexeme: &dyn Fn(&Term) -> String, out: &mut String) {
+    out.push('(');
+    for (i, query) in queries.iter().enumerate() {
+        out.push_str(if i == 0 { "" } else { operator });
+        write(query, lexeme, out);
+    }
+    out.push(')');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use context_text::{Mode, parse};
+
+    #[test]
+    fn a_tree_becomes_quoted_words_and_operators() {
+        let language = Language::of_ours("english").unwrap();
+        let parsed = parse(Mode::Boolean, "(running AND fox*) NOT \"red 'dog'\" ", &language.analyzer()).unwrap().unwrap();
+        let mut text = String::new();
+        write(&parsed.query, &|term| term.stem.clone(), &mut text);
+        assert_eq!(text, "(('run' & 'fox':*) & !(('red' <-> 'dog')))");
+    }
+}

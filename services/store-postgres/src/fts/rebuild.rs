@@ -1,0 +1,65 @@
+//! Indexing everything again when the tokens of a text have changed.
+
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Text};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+
+use super::{Document, Language};
+use crate::sql::{self, Bind, Fragment};
+
+/// Grows whenever the tokens of the same text change.
+const ANALYZER_VERSION: u32 = 1;
+
+/// Entries indexed in one transaction.
+const BATCH: i64 = 500;
+
+/// Indexes every entry again when the index was made with another language or analyzer. Interrupted, it begins anew at
+/// the next start.
+pub(crate) async fn rebuild(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<()> {
+    #[derive(QueryableByName)]
+    struct Setting {
+        #[diesel(sql_type = Text)]
+        value: String,
+    }
+    let wanted = format!("{} {ANALYZER_VERSION}", language.name());
+    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = 'fts'", Vec::new());
+    let found: Option<String> = sql::query::<Setting>(conn, read).await?.into_iter().next().map(|row| row.value);
+    if found.as_deref() == Some(&wanted) {
+        return Ok(());
+    }
+    let entries = reindex(conn, language).await?;
+    let write = "INSERT INTO context.settings (key, value) VALUES ('fts', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    sql::execute(conn, Fragment::prepared(write, vec![Bind::text(wanted)])).await?;
+    tracing::info!(language = language.name(), entries, "The full-text index is made for this language");
+    Ok(())
+}
+
+async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<u64> {
+    #[derive(QueryableByName)]
+    struct Entry {
+        #[diesel(sql_type = Text)]
+        owner_id: String,
+        #[diesel(sql_type = BigInt)]
+        id: i64,
+        #[diesel(sql_type = Text)]
+        text: String,
+    }
+    let (mut owner_id, mut id, mut indexed) = (String::new(), 0_i64, 0_u64);
+    loop {
+        conn.batch_execute("BEGIN").await?;
+        let next = "SELECT owner_id, id, text FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT ? FOR UPDATE";
+        let batch: Vec<Entry> =
+            sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner_id), Bind::Int(id), Bind::Int(BATCH)])).await?;
+        for entry in &batch {
+            let document = Document::new(&entry.text, language);
+            let mut update = Fragment::new("UPDATE context.entries SET words = ");
+            update.append(document.expression()).push(", words_cut = ").bind(Bind::Bool(document.cut));
+            update.push(" WHERE owner_id = ").bind(Bind::text(&entry.owner_id)).push(" AND id = ").bind(Bind::Int(entry.id));
+            sql::execute(conn, update).await?;
+        }
+        conn.batch_execute("COMMIT").await?;
+        indexed += batch.len() as u64;
+        let Some(last) = batch.into_iter().next_back() else { return Ok(indexed) };
+        (owner_id, id) = (last.owner_id, last.id);
+    }
+}

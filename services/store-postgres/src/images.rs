@@ -1,0 +1,93 @@
+//! The bytes of images, read only when asked for.
+
+use std::collections::HashMap;
+
+use context_model::{ImageBytes, ImageInput, NewImage};
+use context_store::OwnerId;
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel_async::AsyncPgConnection;
+
+use crate::failure::{Failure, unreadable};
+use crate::sql::{self, Bind, Fragment};
+
+#[derive(QueryableByName)]
+struct ImageRow {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    mime_type: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
+    #[diesel(sql_type = Binary)]
+    data: Vec<u8>,
+}
+
+/// Stores an entry's images in order.
+pub(crate) async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64, given: &[NewImage]) -> Result<(), Failure> {
+    if given.is_empty() {
+        return Ok(());
+    }
+    let insert = "INSERT INTO context.images (owner_id, id, position, mime_type, metadata, data) \
+                  SELECT ?, ?, i.place - 1, i.mime_type, i.metadata::json, i.data \
+                  FROM unnest(?, ?, ?) WITH ORDINALITY AS i(mime_type, metadata, data, place)";
+    let binds = vec![
+        Bind::text(owner.as_str()),
+        Bind::Int(id),
+        Bind::Texts(given.iter().map(|image| image.mime_type.as_str().into()).collect()),
+        Bind::OptionalTexts(given.iter().map(|image| image.metadata.as_ref().map(|metadata| metadata.to_json().into())).collect()),
+        Bind::ByteStrings(given.iter().map(|image| &image.data[..]).collect()),
+    ];
+    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
+}
+
+/// Deletes the images of these entries.
+pub(crate) async fn delete(conn: &mut AsyncPgConnection, owner: &OwnerId, ids: &[i64]) -> Result<(), Failure> {
+    let delete = "DELETE FROM context.images WHERE owner_id = ? AND id = ANY(?)";
+    sql::execute(conn, Fragment::prepared(delete, of(owner, ids))).await?;
+    Ok(())
+}
+
+/// Whether an entry has exactly these images.
+pub(crate) async fn same(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64, given: &[NewImage]) -> Result<bool, Failure> {
+    let stored = load(conn, owner, &[id]).await?.remove(&id).unwrap_or_default();
+    Ok(stored.len() == given.len()
+        && stored.iter().zip(given).all(|(stored, given)| {
+            let ImageInput { data, mime_type, metadata } = stored;
+            let NewImage { data: given_data, mime_type: given_type, metadata: given_metadata } = given;
+            data.0 == *given_data
+                && mime_type.as_deref() == Some(given_type.as_str())
+                && metadata.as_ref() == given_metadata.as_ref().map(context_model::Metadata::as_object)
+        }))
+}
+
+/// Bytes of the images of these entries, without reading them.
+pub(crate) async fn bytes(conn: &mut AsyncPgConnection, owner: &OwnerId, ids: &[i64]) -> Result<u64, Failure> {
+    #[derive(QueryableByName)]
+    struct Size {
+        #[diesel(sql_type = BigInt)]
+        bytes: i64,
+    }
+    // The length of a stored value is beside it.
+    let sum = "SELECT coalesce(sum(octet_length(data)), 0)::bigint AS bytes FROM context.images WHERE owner_id = ? AND id = ANY(?)";
+    let rows: Vec<Size> = sql::query(conn, Fragment::prepared(sum, of(owner, ids))).await?;
+    Ok(rows.first().and_then(|row| u64::try_from(row.bytes).ok()).unwrap_or(0))
+}
+
+/// The images of these entries by id, each entry's in order.
+pub(crate) async fn load(conn: &mut AsyncPgConnection, owner: &OwnerId, ids: &[i64]) -> Result<HashMap<i64, Vec<ImageInput>>, Failure> {
+    let select = "SELECT id, mime_type, metadata::text AS metadata, data FROM context.images WHERE owner_id = ? AND id = ANY(?) \
+                  ORDER BY id, position";
+    let mut found: HashMap<i64, Vec<ImageInput>> = HashMap::new();
+    for row in sql::query::<ImageRow>(conn, Fragment::prepared(select, of(owner, ids))).await? {
+        let ImageRow { id, mime_type, metadata, data } = row;
+        let metadata = metadata.map(|json| serde_json::from_str(&json)).transpose().map_err(|e| unreadable("image metadata", Some(e)))?;
+        found.entry(id).or_default().push(ImageInput { data: ImageBytes(data), mime_type: Some(mime_type), metadata });
+    }
+    Ok(found)
+}
+
+fn of<'v>(owner: &'v OwnerId, ids: &[i64]) -> Vec<Bind<'v>> {
+    vec![Bind::text(owner.as_str()), Bind::ints(ids.iter().copied())]
+}

@@ -1,0 +1,48 @@
+//! The server database: PostgreSQL, shared by any number of services.
+//!
+//! [`PostgresStore`] implements [`context_store::Store`]. Each write is one transaction that first locks its threads'
+//! rows, in order, and last the owner's row, so that the revisions of an owner are the order of its commits. Each read
+//! sees one state of the database. The file names are those of `context-store-sqlite`.
+//!
+//! ```no_run
+//! use context_store_postgres::{Config, PostgresStore, Target};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let target = Target::parse("postgresql://postgres:postgres@localhost:5432/mcp_context")?;
+//! let store = PostgresStore::open(Config::new(target)).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod batch;
+mod breaker;
+mod config;
+mod connection;
+mod delete_entries;
+mod entries;
+mod failure;
+mod filter;
+mod fts;
+mod idempotency;
+mod images;
+mod open;
+mod owners;
+mod pool;
+mod read;
+mod read_entries;
+mod sql;
+mod statistics;
+mod store;
+mod store_entry;
+mod tags;
+mod target;
+mod threads;
+mod tls;
+mod transaction;
+mod update_entry;
+
+pub use config::Config;
+pub use open::OpenError;
+pub use store::PostgresStore;
+pub use target::{Parts, Target, TargetError};
+pub use tls::TlsError;

@@ -1,0 +1,270 @@
+//! Making a database ours: its schema, its migrations, its indexes, while other services may do the same.
+
+use context_model::MetadataPath;
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Bool, Text};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+
+use crate::config::Config;
+use crate::connection::{ConnectError, connect};
+use crate::filter;
+use crate::fts::Language;
+use crate::sql::{self, Bind, Fragment};
+use crate::tls::{Tls, TlsError};
+
+/// Each step in order; the schema's version is how many of them a database has.
+const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/postgres/2026-11-21-000001_contexts/up.sql")];
+
+/// The version of this program's schema.
+pub(crate) const SCHEMA_VERSION: usize = MIGRATIONS.len();
+
+/// Services that start at once take turns. Any number that nobody else locks in this database.
+const LOCK: i64 = 0x6374_785f_7365_7276;
+
+/// In a table of more rows than this an index is made beside the running writes.
+const SMALL_TABLE_ROWS: i64 = 100_000;
+
+/// Why a database was not opened. Each message is a sentence for whoever started the service.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// TLS cannot be set up.
+    #[error("TLS to the database cannot be set up: {0}")]
+    Tls(#[from] TlsError),
+    /// The server cannot be reached or does not let us in.
+    #[error("the database {shown} cannot be opened: {reason}; check POSTGRESQL_CONNECTION_STRING or the POSTGRESQL_… settings")]
+    Connect {
+        /// Host, port and database.
+        shown: String,
+        /// What the server or the system says.
+        reason: String,
+    },
+    /// A newer version of the service made the schema.
+    #[error(
+        "the database {shown} has schema version {found}; this program knows versions up to {known}: use the newer program that made it"
+    )]
+    Newer {
+        /// Host, port and database.
+        shown: String,
+        /// Its schema version.
+        found: usize,
+        /// The newest version this program knows.
+        known: usize,
+    },
+    /// There is a schema `context` that is not ours. It was not touched.
+    #[error("the database {shown} has a schema `context` that was not made by this service and was left untouched; use another database")]
+    Foreign {
+        /// Host, port and database.
+        shown: String,
+    },
+    /// The database is not in UTF-8.
+    #[error("the database {shown} has the encoding {encoding}; create one with ENCODING 'UTF8'")]
+    Encoding {
+        /// Host, port and database.
+        shown: String,
+        /// Its encoding.
+        encoding: String,
+    },
+    /// The server has no such text search configuration.
+    #[error("FTS_LANGUAGE is `{language}`; this server knows {known}")]
+    Language {
+        /// The language as given.
+        language: String,
+        /// What could be given.
+        known: String,
+    },
+    /// A metadata field to be indexed is not a path.
+    #[error(
+        "METADATA_INDEXED_FIELDS names `{field}`; a field is a path of 1 to 32 segments of letters, digits, `_` and `-`, joined by dots"
+    )]
+    IndexedField {
+        /// The field as given.
+        field: String,
+    },
+    /// The schema cannot be made or brought up to date.
+    #[error("the schema of the database {shown} cannot be made or brought up to date: {source}")]
+    Schema {
+        /// Host, port and database.
+        shown: String,
+        /// What the server says.
+        #[source]
+        source: context_store::BoxError,
+    },
+}
+
+/// What the store needs to know of a database that is open.
+pub(crate) struct Opened {
+    pub tls: Tls,
+    pub indexed: Vec<MetadataPath>,
+    pub language: Language,
+}
+
+/// Connects, makes sure that the schema is ours and current, and closes the connection again.
+pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
+    let mut indexed = Vec::with_capacity(config.indexed_fields.len());
+    for field in &config.indexed_fields {
+        indexed.push(MetadataPath::parse(field).ok_or_else(|| OpenError::IndexedField { field: field.clone() })?);
+    }
+    let tls = Tls::new(&config.target)?;
+    let shown = config.target.shown();
+    let mut conn = connect(&config.target, &tls, config.connect_timeout)
+        .await
+        .map_err(|error: ConnectError| OpenError::Connect { shown: shown.clone(), reason: error.to_string() })?;
+    let schema = |source: diesel::result::Error| OpenError::Schema { shown: shown.clone(), source: source.into() };
+    let encoding = text(&mut conn, "SELECT current_setting('server_encoding') AS value").await.map_err(schema)?;
+    if encoding != "UTF8" {
+        return Err(OpenError::Encoding { shown, encoding });
+    }
+    warn_of_the_locale(&mut conn).await.map_err(schema)?;
+    let language = language(&mut conn, &config.language).await.map_err(schema)??;
+    conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(schema)?;
+    sql::execute(&mut conn, Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)])).await.map_err(schema)?;
+    let migrated = migrate(&mut conn, &shown).await;
+    let end = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    conn.batch_execute(end).await.map_err(schema)?;
+    migrated?;
+    keep_indexes(&mut conn, &indexed).await.map_err(schema)?;
+    Ok(Opened { tls, indexed, language })
+}
+
+async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {
+    let schema = |source: diesel::result::Error| OpenError::Schema { shown: shown.to_owned(), source: source.into() };
+    let tables = count(conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context'").await.map_err(schema)?;
+    let ours = count(conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
+        .await
+        .map_err(schema)?;
+    if tables > 0 && ours == 0 {
+        return Err(OpenError::Foreign { shown: shown.to_owned() });
+    }
+    if ours == 0 {
+        // Somebody who may not create schemas may have been given an empty one.
+        let given = count(conn, "SELECT count(*) AS value FROM pg_namespace WHERE nspname = 'context'").await.map_err(schema)?;
+        if given == 0 {
+            conn.batch_execute("CREATE SCHEMA context").await.map_err(schema)?;
+        }
+        conn.batch_execute("CREATE TABLE context.schema_version (version bigint NOT NULL PRIMARY KEY)").await.map_err(schema)?;
+        want_pgvector(conn).await.map_err(schema)?;
+    }
+    let found = version(conn).await.map_err(schema)?;
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::Newer { shown: shown.to_owned(), found, known: SCHEMA_VERSION });
+    }
+    for (migration, version) in MIGRATIONS.iter().zip(1i64..).skip(found) {
+        conn.batch_execute(migration).await.map_err(schema)?;
+        let done = Fragment::prepared("INSERT INTO context.schema_version (version) VALUES (?)", vec![Bind::Int(version)]);
+        sql::execute(conn, done).await.map_err(schema)?;
+        tracing::info!(version, "Brought the schema of the database up to date");
+    }
+    Ok(())
+}
+
+/// The version of the database's schema.
+pub(crate) async fn version(conn: &mut AsyncPgConnection) -> diesel::QueryResult<usize> {
+    let found = count(conn, "SELECT coalesce(max(version), 0) AS value FROM context.schema_version").await?;
+    Ok(usize::try_from(found).unwrap_or(usize::MAX))
+}
+
+/// Search by meaning needs pgvector; everything else does without.
+async fn want_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
+    conn.batch_execute("SAVEPOINT extension").await?;
+    match conn.batch_execute("CREATE EXTENSION IF NOT EXISTS vector").await {
+        Ok(()) => conn.batch_execute("RELEASE extension").await,
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                "The extension pgvector is not there and cannot be created by this role; search by meaning needs it: let a \
+                 superuser run CREATE EXTENSION vector in this database (Supabase: Database, Extensions, vector)"
+            );
+            conn.batch_execute("ROLLBACK TO extension").await
+        }
+    }
+}
+
+/// Lower-casing and stemming by the server need a locale that knows letters. Ours happen in Rust, so only the
+/// languages that the server alone knows suffer.
+async fn warn_of_the_locale(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
+    if text(conn, "SELECT lower('Ä') AS value").await? != "ä" {
+        tracing::warn!("The database's locale knows ASCII letters only; create databases with the locale C.UTF-8 or one of a language");
+    }
+    Ok(())
+}
+
+async fn language(conn: &mut AsyncPgConnection, given: &str) -> diesel::QueryResult<Result<Language, OpenError>> {
+    #[derive(QueryableByName)]
+    struct Configuration {
+        #[diesel(sql_type = Text)]
+        name: String,
+    }
+    if let Some(language) = Language::of_ours(given) {
+        return Ok(Ok(language));
+    }
+    let all = "SELECT cfgname::text AS name FROM pg_catalog.pg_ts_config WHERE pg_catalog.pg_ts_config_is_visible(oid) ORDER BY cfgname";
+    let known: Vec<String> =
+        sql::query::<Configuration>(conn, Fragment::prepared(all, Vec::new())).await?.into_iter().map(|c| c.name).collect();
+    let name = given.trim().to_ascii_lowercase();
+    Ok(if known.contains(&name) {
+        Ok(Language::of_the_server(name))
+    } else {
+        Err(OpenError::Language { language: given.to_owned(), known: known.join(", ") })
+    })
+}
+
+/// Makes the indexes of these metadata fields. Those of other fields stay: while services are replaced one by one they
+/// may have different settings.
+async fn keep_indexes(conn: &mut AsyncPgConnection, indexed: &[MetadataPath]) -> diesel::QueryResult<()> {
+    #[derive(QueryableByName)]
+    struct Index {
+        #[diesel(sql_type = Text)]
+        name: String,
+        #[diesel(sql_type = Bool)]
+        valid: bool,
+    }
+    let rows = count(conn, "SELECT coalesce(reltuples, 0)::bigint AS value FROM pg_class WHERE oid = 'context.entries'::regclass").await?;
+    let concurrently = if rows > SMALL_TABLE_ROWS { " CONCURRENTLY" } else { "" };
+    let present = "SELECT c.relname::text AS name, i.indisvalid AS valid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
+                   WHERE i.indrelid = 'context.entries'::regclass";
+    let present: Vec<Index> = sql::query(conn, Fragment::prepared(present, Vec::new())).await?;
+    for (name, definition) in indexed.iter().flat_map(filter::indexes) {
+        match present.iter().find(|index| index.name == name) {
+            Some(index) if index.valid => continue,
+            Some(_) => {
+                tracing::warn!(
+                    "The index context.{name} is being made, or its making was interrupted; in that case drop it and start again"
+                );
+                continue;
+            }
+            None => {}
+        }
+        tracing::info!("Creating the index `{name}`");
+        let statement = format!("CREATE INDEX{concurrently} IF NOT EXISTS {name} ON context.entries {definition}");
+        if let Err(error) = conn.batch_execute(&statement).await {
+            // Two services that make the same index at once: one of them is told so.
+            let made = "SELECT count(*) AS value FROM pg_indexes WHERE schemaname = 'context' AND indexname = ?";
+            let made: Vec<Number> = sql::query(conn, Fragment::prepared(made, vec![Bind::text(name)])).await?;
+            if made.first().is_none_or(|made| made.value == 0) {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = BigInt)]
+    value: i64,
+}
+
+async fn count(conn: &mut AsyncPgConnection, sql: &'static str) -> diesel::QueryResult<i64> {
+    let rows: Vec<Number> = sql::query(conn, Fragment::prepared(sql, Vec::new())).await?;
+    rows.first().map(|row| row.value).ok_or(diesel::result::Error::NotFound)
+}
+
+async fn text(conn: &mut AsyncPgConnection, sql: &'static str) -> diesel::QueryResult<String> {
+    #[derive(QueryableByName)]
+    struct Word {
+        #[diesel(sql_type = Text)]
+        value: String,
+    }
+    let rows: Vec<Word> = sql::query(conn, Fragment::prepared(sql, Vec::new())).await?;
+    rows.into_iter().next().map(|row| row.value).ok_or(diesel::result::Error::NotFound)
+}

@@ -1,0 +1,70 @@
+//! Ids for new entries, leased in blocks.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use context_store::{OwnerId, StoreError};
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
+use diesel_async::AsyncPgConnection;
+
+use crate::failure::Failure;
+use crate::sql::{self, Bind, Fragment};
+
+/// Ids taken from the database at a time. What is left of a block when the service stops is never used.
+const BLOCK: i64 = 128;
+/// JavaScript's clients must be able to hold an id.
+const MAX_ID: i64 = 1 << 53;
+/// Owners whose blocks are kept in memory, at most.
+const CACHED_OWNERS: usize = 10_000;
+
+/// What this process has leased and not yet used.
+#[derive(Debug, Default)]
+pub(crate) struct Ids(Mutex<HashMap<String, Range<i64>>>);
+
+impl Ids {
+    /// So many new ids of an owner, ascending. Outside of any transaction: what is leased stays leased.
+    pub async fn take(&self, conn: &mut AsyncPgConnection, owner: &OwnerId, count: usize) -> Result<Vec<i64>, Failure> {
+        let wanted = i64::try_from(count).unwrap_or(i64::MAX);
+        if let Some(ids) = self.take_leased(owner, wanted) {
+            return Ok(ids.collect());
+        }
+        let leased = lease(conn, owner, wanted.saturating_add(BLOCK)).await?;
+        let ids = leased.start..leased.start + wanted;
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if blocks.len() >= CACHED_OWNERS {
+            blocks.clear();
+        }
+        blocks.insert(owner.as_str().to_owned(), ids.end..leased.end);
+        Ok(ids.collect())
+    }
+
+    fn take_leased(&self, owner: &OwnerId, wanted: i64) -> Option<Range<i64>> {
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let block = blocks.get_mut(owner.as_str())?;
+        if block.end - block.start < wanted {
+            return None;
+        }
+        let ids = block.start..block.start + wanted;
+        block.start = ids.end;
+        Some(ids)
+    }
+}
+
+async fn lease(conn: &mut AsyncPgConnection, owner: &OwnerId, count: i64) -> Result<Range<i64>, Failure> {
+    #[derive(QueryableByName)]
+    struct Next {
+        #[diesel(sql_type = BigInt)]
+        next_id: i64,
+    }
+    let statement = "INSERT INTO context.owner_ids AS o (owner_id, next_id) VALUES (?, 1 + ?) \
+                     ON CONFLICT (owner_id) DO UPDATE SET next_id = o.next_id + ? RETURNING next_id";
+    let binds = vec![Bind::text(owner.as_str()), Bind::Int(count), Bind::Int(count)];
+    let rows: Vec<Next> = sql::query(conn, Fragment::prepared(statement, binds)).await?;
+    let end = rows.first().map_or(0, |row| row.next_id);
+    if end <= count || end > MAX_ID {
+        return Err(Failure::Rejected(StoreError::Internal("the owner has no ids left".into())));
+    }
+    Ok(end - count..end)
+}

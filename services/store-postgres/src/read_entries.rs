@@ -1,0 +1,198 @@
+//! Reading entries by id and by filter.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_model::{Filter, MetadataPath};
+use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+
+use crate::entries::{self, Loaded};
+use crate::failure::Failure;
+use crate::filter;
+use crate::fts::{self, Language};
+use crate::read::Reading;
+use crate::sql::{self, Bind, Fragment};
+
+/// Entries by id, newest first.
+pub(crate) struct Get {
+    pub ids: Vec<i64>,
+    pub selection: RowSelection,
+    pub statement_timeout: Duration,
+}
+
+/// Entries that satisfy the filter, newest first.
+pub(crate) struct Search {
+    pub filter: Filter,
+    pub page: Page,
+    pub selection: RowSelection,
+    pub indexed: Arc<[MetadataPath]>,
+    pub statement_timeout: Duration,
+}
+
+/// Entries that match the search and satisfy the filter, best first.
+pub(crate) struct Ranked {
+    pub search: FtsSearch,
+    pub filter: Filter,
+    pub page: Page,
+    pub selection: RowSelection,
+    pub indexed: Arc<[MetadataPath]>,
+    pub language: Arc<Language>,
+    pub statement_timeout: Duration,
+}
+
+/// Begins a transaction that reads one state of the database. Compiling a statement costs more than such a search.
+async fn begin(conn: &mut AsyncPgConnection, statement_timeout: Duration) -> Result<(), Failure> {
+    let timeout = statement_timeout.as_millis();
+    let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {timeout}; SET LOCAL jit = off");
+    Ok(conn.batch_execute(&begin).await?)
+}
+
+async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
+    Ok(conn.batch_execute("COMMIT").await?)
+}
+
+impl Reading for Get {
+    type Outcome = SearchPage;
+
+    fn empty(&self) -> SearchPage {
+        SearchPage { entries: Vec::new(), revision: 0, plan: Vec::new() }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, SearchPage)>, Failure> {
+        // One statement sees one state of the database. Only images need another one.
+        let mut loaded = entries::load(conn, self.statement(owner), self.selection).await?;
+        if self.selection.images {
+            if !loaded.with_images.is_empty() {
+                begin(conn, self.statement_timeout).await?;
+                loaded = entries::load(conn, self.statement(owner), self.selection).await?;
+                entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+                commit(conn).await?;
+            } else {
+                entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+            }
+        }
+        Ok(page_of(loaded, Vec::new()))
+    }
+}
+
+impl Get {
+    fn statement<'v>(&self, owner: &'v OwnerId) -> Fragment<'v> {
+        macro_rules! get {
+            ($text:literal) => {
+                concat!(
+                    "SELECT o.revision, NULL::bigint AS matches, NULL::float8 AS score, e.id, e.thread_id, e.source, e.image_count, \
+                     e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text AS metadata, ",
+                    $text,
+                    " FROM context.owners AS o LEFT JOIN context.entries AS e ON e.owner_id = o.owner_id AND e.id = ANY(?) \
+                     WHERE o.owner_id = ? ORDER BY e.created_at DESC, e.id DESC"
+                )
+            };
+        }
+        let (ids, owner) = (Bind::ints(self.ids.iter().copied()), Bind::text(owner.as_str()));
+        match self.selection.text_chars {
+            None => Fragment::prepared(get!("e.text"), vec![ids, owner]),
+            Some(chars) => Fragment::prepared(get!("left(e.text, ?::int) AS text"), vec![Bind::Int(i64::from(chars)), ids, owner]),
+        }
+    }
+}
+
+impl Reading for Search {
+    type Outcome = SearchPage;
+
+    fn empty(&self) -> SearchPage {
+        SearchPage { entries: Vec::new(), revision: 0, plan: Vec::new() }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, SearchPage)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let statement = self.statement(owner);
+        let plan = if self.selection.explain { sql::explain(conn, &statement).await? } else { Vec::new() };
+        let mut loaded = entries::load(conn, statement, self.selection).await?;
+        if self.selection.images {
+            entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+        }
+        commit(conn).await?;
+        Ok(page_of(loaded, plan))
+    }
+}
+
+impl Search {
+    pub(crate) fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
+        let mut statement = Fragment::new("SELECT NULL::bigint AS matches, NULL::float8 AS score, ");
+        statement.append(entries::page_columns(self.selection));
+        statement.push(" FROM context.owners AS o LEFT JOIN (SELECT entries.* FROM context.entries AS entries WHERE ");
+        statement.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
+        statement.push(" ORDER BY entries.created_at DESC, entries.id DESC LIMIT ").bind(Bind::Int(i64::from(self.page.limit)));
+        statement.push(" OFFSET ").bind(Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX)));
+        statement.push(") AS e ON e.owner_id = o.owner_id WHERE o.owner_id = ").bind(Bind::text(owner.as_str()));
+        statement.push(" ORDER BY e.created_at DESC, e.id DESC");
+        statement
+    }
+}
+
+fn page_of(loaded: Loaded, plan: Vec<String>) -> Option<(i64, SearchPage)> {
+    let revision = loaded.revision?;
+    let entries = loaded.entries.into_iter().map(|(entry, _)| entry).collect();
+    Some((revision, SearchPage { entries, revision, plan }))
+}
+
+impl Reading for Ranked {
+    type Outcome = FtsPage;
+
+    fn empty(&self) -> FtsPage {
+        FtsPage { entries: Vec::new(), used_fallback: false, capped_at: None, revision: 0, plan: Vec::new() }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, FtsPage)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let mut query = &self.search.query.query;
+        let mut loaded = entries::load(conn, self.statement(owner, query), self.selection).await?;
+        let mut used_fallback = false;
+        if let (0, Some(fallback)) = (loaded.matches, &self.search.query.fallback) {
+            query = fallback;
+            used_fallback = true;
+            loaded = entries::load(conn, self.statement(owner, query), self.selection).await?;
+        }
+        let plan = if self.selection.explain { sql::explain(conn, &self.statement(owner, query)).await? } else { Vec::new() };
+        if self.selection.images {
+            entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+        }
+        commit(conn).await?;
+        let Some(revision) = loaded.revision else { return Ok(None) };
+        let capped_at = (loaded.matches > i64::from(self.search.ranking_cap)).then_some(self.search.ranking_cap);
+        let entries = loaded.entries.into_iter().map(|(entry, score)| ScoredEntry { entry, score }).collect();
+        Ok(Some((revision, FtsPage { entries, used_fallback, capped_at, revision, plan })))
+    }
+}
+
+impl Ranked {
+    /// Ranks the newest matches up to the cap: of a common word reading and ranking them all would take seconds. One
+    /// match beyond the cap shows that there are more.
+    fn statement<'v>(&'v self, owner: &'v OwnerId, query: &context_text::Query) -> Fragment<'v> {
+        let words = fts::query(query, &self.language);
+        let cap = i64::from(self.search.ranking_cap);
+        let mut statement = Fragment::new(
+            "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words \
+             FROM context.entries AS entries WHERE ",
+        );
+        statement.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
+        statement.push(" AND ").append(filter::of_owner(owner.as_str()));
+        statement.push(" AND entries.words @@ ").append(words.clone());
+        statement.push(" ORDER BY entries.created_at DESC, entries.id DESC LIMIT ").bind(Bind::Int(cap + 1));
+        // A long text is not better for having a word more often.
+        statement.push("), ranked AS (SELECT m.owner_id, m.id, ts_rank_cd(m.words, ").append(words);
+        statement.push(", 1)::float8 AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT ").bind(Bind::Int(cap));
+        statement.push(") AS m), page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC LIMIT ");
+        statement.bind(Bind::Int(i64::from(self.page.limit))).push(" OFFSET ");
+        statement.bind(Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX)));
+        statement.push(") SELECT (SELECT count(*) FROM matched) AS matches, p.score, ");
+        statement.append(entries::page_columns(self.selection));
+        statement.push(
+            " FROM context.owners AS o LEFT JOIN page AS p ON p.owner_id = o.owner_id \
+             LEFT JOIN context.entries AS e ON e.owner_id = p.owner_id AND e.id = p.id WHERE o.owner_id = ",
+        );
+        statement.bind(Bind::text(owner.as_str())).push(" ORDER BY p.score DESC, e.id DESC");
+        statement
+    }
+}

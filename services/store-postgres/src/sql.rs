@@ -1,0 +1,180 @@
+//! SQL text with `?` for every value, and the values.
+
+use std::borrow::Cow;
+
+use diesel::QueryResult;
+use diesel::deserialize::QueryableByName;
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use futures::StreamExt as _;
+
+/// A value that PostgreSQL gets apart from the SQL.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Bind<'v> {
+    /// text
+    Text(Cow<'v, str>),
+    /// text, or NULL
+    OptionalText(Option<Cow<'v, str>>),
+    /// bigint
+    Int(i64),
+    /// boolean
+    Bool(bool),
+    /// bytea
+    Bytes(&'v [u8]),
+    /// text[]
+    Texts(Vec<Cow<'v, str>>),
+    /// text[] with NULLs
+    OptionalTexts(Vec<Option<Cow<'v, str>>>),
+    /// bigint[]
+    Ints(Vec<i64>),
+    /// bytea[]
+    ByteStrings(Vec<&'v [u8]>),
+}
+
+impl<'v> Bind<'v> {
+    pub fn text(text: impl Into<Cow<'v, str>>) -> Self {
+        Self::Text(text.into())
+    }
+
+    /// Any number of texts as one value.
+    pub fn texts<T: AsRef<str>>(texts: &'v [T]) -> Self {
+        Self::Texts(texts.iter().map(|text| Cow::Borrowed(text.as_ref())).collect())
+    }
+
+    pub fn ints(ints: impl IntoIterator<Item = i64>) -> Self {
+        Self::Ints(ints.into_iter().collect())
+    }
+}
+
+/// SQL text and the values of its `?` placeholders, in order; it has no other question mark.
+///
+/// The text holds nothing a caller wrote: every value of a caller is a bind.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Fragment<'v> {
+    sql: Cow<'static, str>,
+    binds: Vec<Bind<'v>>,
+    /// Whether the statement stays prepared on its connection: only for texts of which there are few.
+    prepared: bool,
+}
+
+impl<'v> Fragment<'v> {
+    /// SQL put together at run time. It is planned anew each time, with its values in view.
+    pub fn new(sql: impl Into<Cow<'static, str>>) -> Self {
+        Self { sql: sql.into(), binds: Vec::new(), prepared: false }
+    }
+
+    /// A statement of fixed text, which stays prepared.
+    pub fn prepared(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
+        debug_assert_eq!(sql.matches('?').count(), binds.len(), "{sql}");
+        Self { sql: Cow::Borrowed(sql), binds, prepared: true }
+    }
+
+    /// The text.
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
+    /// Whether it has no text.
+    pub fn is_empty(&self) -> bool {
+        self.sql.is_empty()
+    }
+
+    /// Appends text.
+    pub fn push(&mut self, sql: &str) -> &mut Self {
+        self.sql.to_mut().push_str(sql);
+        self
+    }
+
+    /// Appends `?` and its value.
+    pub fn bind(&mut self, value: Bind<'v>) -> &mut Self {
+        self.sql.to_mut().push('?');
+        self.binds.push(value);
+        self
+    }
+
+    /// Appends another fragment.
+    pub fn append(&mut self, other: Self) -> &mut Self {
+        self.sql.to_mut().push_str(&other.sql);
+        self.binds.extend(other.binds);
+        self
+    }
+}
+
+impl QueryFragment<Pg> for Fragment<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        if !self.prepared {
+            out.unsafe_to_cache_prepared();
+        }
+        let mut parts = self.sql.split('?');
+        out.push_sql(parts.next().unwrap_or_default());
+        for (bind, part) in self.binds.iter().zip(parts) {
+            match bind {
+                Bind::Text(text) => out.push_bind_param::<Text, _>(text)?,
+                Bind::OptionalText(text) => out.push_bind_param::<Nullable<Text>, _>(text)?,
+                Bind::Int(int) => out.push_bind_param::<BigInt, _>(int)?,
+                Bind::Bool(value) => out.push_bind_param::<Bool, _>(value)?,
+                Bind::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes)?,
+                Bind::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts)?,
+                Bind::OptionalTexts(texts) => out.push_bind_param::<Array<Nullable<Text>>, _>(texts)?,
+                Bind::Ints(ints) => out.push_bind_param::<Array<BigInt>, _>(ints)?,
+                Bind::ByteStrings(strings) => out.push_bind_param::<Array<Binary>, _>(strings)?,
+            }
+            out.push_sql(part);
+        }
+        Ok(())
+    }
+}
+
+// The text tells one from another, not the type.
+impl QueryId for Fragment<'_> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Query for Fragment<'_> {
+    type SqlType = Untyped;
+}
+
+/// The rows of a query.
+pub(crate) async fn query<Row>(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<Vec<Row>>
+where
+    Row: QueryableByName<Pg> + Send + 'static,
+{
+    fragment.load(conn).await
+}
+
+/// The rows of a query as they come, until `keep` says that it has enough.
+pub(crate) async fn each<Row, E>(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+    failed: impl Fn(diesel::result::Error) -> E,
+    mut keep: impl FnMut(Row) -> Result<(), E>,
+) -> Result<(), E>
+where
+    Row: QueryableByName<Pg> + Send + 'static,
+{
+    let mut rows = fragment.load_stream::<Row>(conn).await.map_err(&failed)?;
+    while let Some(row) = rows.next().await {
+        keep(row.map_err(&failed)?)?;
+    }
+    Ok(())
+}
+
+/// Runs a statement and gives the number of rows it changed.
+pub(crate) async fn execute(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<usize> {
+    fragment.execute(conn).await
+}
+
+/// The plan PostgreSQL makes for this query, a line each.
+pub(crate) async fn explain(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<Vec<String>> {
+    #[derive(QueryableByName)]
+    struct Line {
+        #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
+        line: String,
+    }
+    let mut plan = Fragment::new("EXPLAIN ");
+    plan.append(fragment.clone());
+    Ok(query::<Line>(conn, plan).await?.into_iter().map(|row| row.line).collect())
+}

@@ -1,0 +1,86 @@
+//! The owner's counts and the size of the database.
+
+use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts};
+use context_store::{OwnerId, StoreStatistics};
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
+use diesel_async::AsyncPgConnection;
+
+use crate::failure::Failure;
+use crate::read::Reading;
+use crate::sql::{self, Bind, Fragment};
+
+/// The owner's counts, nearly all from its row.
+pub(crate) struct Statistics {
+    pub connections: ConnectionMetrics,
+}
+
+#[derive(QueryableByName)]
+struct Counts {
+    #[diesel(sql_type = BigInt)]
+    revision: i64,
+    #[diesel(sql_type = BigInt)]
+    entry_count: i64,
+    #[diesel(sql_type = BigInt)]
+    user_count: i64,
+    #[diesel(sql_type = BigInt)]
+    agent_count: i64,
+    #[diesel(sql_type = BigInt)]
+    multimodal_count: i64,
+    #[diesel(sql_type = BigInt)]
+    image_count: i64,
+    #[diesel(sql_type = BigInt)]
+    tag_count: i64,
+    #[diesel(sql_type = BigInt)]
+    database_bytes: i64,
+}
+
+impl Reading for Statistics {
+    type Outcome = StoreStatistics;
+
+    fn empty(&self) -> StoreStatistics {
+        self.of(&Counts {
+            revision: 0,
+            entry_count: 0,
+            user_count: 0,
+            agent_count: 0,
+            multimodal_count: 0,
+            image_count: 0,
+            tag_count: 0,
+            database_bytes: 0,
+        })
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, StoreStatistics)>, Failure> {
+        // Tags are counted by going from one to the next in their index. A count kept up to date would make all writers
+        // of a common tag wait for each other.
+        const SQL: &str = "WITH RECURSIVE tags AS ((SELECT tag FROM context.entry_tags WHERE owner_id = ? ORDER BY tag LIMIT 1) UNION ALL \
+                           SELECT (SELECT next.tag FROM context.entry_tags AS next WHERE next.owner_id = ? AND next.tag > tags.tag \
+                           ORDER BY next.tag LIMIT 1) FROM tags WHERE tags.tag IS NOT NULL) \
+                           SELECT revision, entry_count, user_count, agent_count, multimodal_count, image_count, \
+                           (SELECT count(tag) FROM tags) AS tag_count, pg_database_size(current_database()) AS database_bytes \
+                           FROM context.owners WHERE owner_id = ?";
+        let owner = || Bind::text(owner.as_str());
+        let rows: Vec<Counts> = sql::query(conn, Fragment::prepared(SQL, vec![owner(), owner(), owner()])).await?;
+        Ok(rows.first().map(|counts| (counts.revision, self.of(counts))))
+    }
+}
+
+impl Statistics {
+    fn of(&self, counts: &Counts) -> StoreStatistics {
+        let Counts { revision, entry_count, user_count, agent_count, multimodal_count, image_count, tag_count, database_bytes } = counts;
+        StoreStatistics {
+            total_entries: *entry_count,
+            by_source: SourceCounts { user: *user_count, agent: *agent_count },
+            by_content_type: ContentTypeCounts { text: entry_count - multimodal_count, multimodal: *multimodal_count },
+            total_images: *image_count,
+            unique_tags: *tag_count,
+            // Every entry is indexed in the transaction that stores it.
+            indexed_entries: *entry_count,
+            database_bytes: u64::try_from(*database_bytes).unwrap_or(0),
+            connections: self.connections.clone(),
+            fts_engine: "tsvector",
+            revision: *revision,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Storing entries, and the rule that collapses retransmits.
+
+use context_model::{ContentType, NewEntry};
+use context_store::{ItemOutcome, StoredBatch};
+
+use crate::batch::Outcomes;
+use crate::entries;
+use crate::failure::Failure;
+use crate::filter::folded_json;
+use crate::fts::{Document, Language};
+use crate::images;
+use crate::sql::{self, Bind, Fragment};
+use crate::threads::{Newest, text_hash};
+use crate::transaction::{Operation, Transaction, Writing};
+
+/// Entries to store in order.
+pub(crate) struct StoreEntries {
+    entries: Vec<Prepared>,
+    atomic: bool,
+}
+
+/// An entry and what is stored of it, made before the transaction opens.
+struct Prepared {
+    entry: NewEntry,
+    hash: i64,
+    document: Document,
+    metadata: String,
+    metadata_folded: String,
+}
+
+impl StoreEntries {
+    /// Analyzes the texts: takes time linear in them.
+    pub fn new(entries: Vec<NewEntry>, atomic: bool, language: &Language) -> Self {
+        let prepare = |entry: NewEntry| {
+            let (metadata, metadata_folded) = match &entry.metadata {
+                None => ("{}".to_owned(), "{}".to_owned()),
+                Some(metadata) => (metadata.to_json(), folded_json(metadata.as_object())),
+            };
+            Prepared { hash: text_hash(&entry.text), document: Document::new(&entry.text, language), entry, metadata, metadata_folded }
+        };
+        Self { entries: entries.into_iter().map(prepare).collect(), atomic }
+    }
+}
+
+impl Writing for StoreEntries {
+    type Outcome = StoredBatch;
+
+    fn new_ids(&self) -> usize {
+        self.entries.len()
+    }
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<StoredBatch, Failure> {
+        let threads = self.entries.iter().map(|prepared| prepared.entry.thread_id.as_str().to_owned()).collect();
+        transaction.lock_or_create_threads(threads).await?;
+        let mut outcomes = Outcomes::new(self.atomic, self.entries.len());
+        for prepared in &self.entries {
+            outcomes.add(store(transaction, prepared).await)?;
+        }
+        Ok(outcomes.finish())
+    }
+}
+
+/// Stores the entry, or finds that it repeats the thread's newest one.
+async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Result<ItemOutcome, Failure> {
+    let Prepared { entry, hash, document, metadata, metadata_folded } = prepared;
+    let NewEntry { thread_id, source, text, images: given_images, metadata: _, tags: given_tags } = entry;
+    let (thread_id, now) = (thread_id.as_str(), transaction.now);
+    let newest = transaction
+        .thread(thread_id)
+        .filter(|thread| thread.entry_count > 0 && thread.last_source == source.as_str() && thread.last_hash == *hash)
+        .map(|thread| thread.last_id);
+    if let Some(last_id) = newest
+        && let Some(version) = repeats(transaction, last_id, entry).await?
+    {
+        return Ok(ItemOutcome { id: last_id, version, duplicate: true });
+    }
+
+    let given_images = given_images.as_deref().unwrap_or_default();
+    let given_tags = given_tags.as_ref().map(context_model::Tags::as_slice).unwrap_or_default();
+    let id = transaction.new_id()?;
+    let multimodal = ContentType::of(given_images.len()) == ContentType::Multimodal;
+    let image_count = i64::try_from(given_images.len()).unwrap_or(i64::MAX);
+    let created_at = transaction.thread(thread_id).map_or(now.micros(), |thread| thread.created_at(now, id));
+    if let Some(thread) = transaction.thread(thread_id) {
+        thread.add(&Newest { id, source: *source, multimodal, created_at, hash: *hash });
+    }
+
+    let owner = transaction.owner;
+    let head = "WITH tagged AS (INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)) \
+                INSERT INTO context.entries (owner_id, id, thread_id, source, image_count, version, created_at, updated_at, tags, \
+                summary, metadata, metadata_folded, words_cut, text, words) \
+                VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ";
+    let mut insert = Fragment::prepared(
+        head,
+        vec![
+            Bind::text(owner.as_str()),
+            Bind::Int(id),
+            Bind::texts(given_tags),
+            Bind::text(owner.as_str()),
+            Bind::Int(id),
+            Bind::text(thread_id),
+            Bind::text(source.as_str()),
+            Bind::Int(image_count),
+            Bind::Int(created_at),
+            Bind::Int(created_at),
+            Bind::texts(given_tags),
+            Bind::text(metadata),
+            Bind::text(metadata_folded),
+            Bind::Bool(document.cut),
+            Bind::text(text),
+        ],
+    );
+    insert.append(document.expression()).push(")");
+    sql::execute(transaction.conn, insert).await?;
+    images::insert(transaction.conn, owner, id, given_images).await?;
+    transaction.changed(Operation::Create, id, thread_id, 1);
+    let counts = &mut transaction.counts;
+    counts.add(*source, 1);
+    counts.multimodal += i64::from(multimodal);
+    counts.images += image_count;
+    Ok(ItemOutcome { id, version: 1, duplicate: false })
+}
+
+/// The version of the thread's newest entry when `entry` repeats it: the same text, and everything else that is given
+/// equals what is stored. That source and hash are the same is known.
+async fn repeats(transaction: &mut Transaction<'_>, last_id: i64, entry: &NewEntry) -> Result<Option<i64>, Failure> {
+    let NewEntry { thread_id: _, source: _, text, images: given_images, metadata, tags } = entry;
+    let Some(stored) = entries::find(transaction.conn, transaction.owner, last_id).await? else { return Ok(None) };
+    if stored.text != *text {
+        return Ok(None);
+    }
+    if let Some(tags) = tags
+        && stored.tags != tags.as_slice()
+    {
+        return Ok(None);
+    }
+    if let Some(metadata) = metadata
+        && entries::parse_metadata(&stored.metadata)? != *metadata.as_object()
+    {
+        return Ok(None);
+    }
+    if let Some(given) = given_images
+        && !images::same(transaction.conn, transaction.owner, last_id, given).await?
+    {
+        return Ok(None);
+    }
+    Ok(Some(stored.version))
+}

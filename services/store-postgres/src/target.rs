@@ -1,0 +1,318 @@
+//! Which server and database, and how far its certificate is trusted.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use tokio_postgres::config::SslMode;
+
+/// The server and the database to connect to.
+#[derive(Clone)]
+pub struct Target {
+    pub(crate) config: tokio_postgres::Config,
+    pub(crate) trust: Trust,
+    pub(crate) root_certificate: Option<PathBuf>,
+}
+
+/// How far the server's certificate is checked (libpq's `sslmode`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// `disable`, `allow`, `prefer`, `require`: not at all; the connection is encrypted or not.
+    Anyone,
+    /// `verify-ca`: it is signed by a known authority.
+    KnownAuthority,
+    /// `verify-full`: and is this host's.
+    ThisHost,
+}
+
+/// Why a connection string or setting was refused. No message holds a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// The string as a whole.
+    #[error("{0}; write it as postgresql://user:password@host:5432/database, with special characters percent-encoded")]
+    Malformed(String),
+    /// `sslmode` has an unknown value.
+    #[error("sslmode is `{0}`; it must be disable, allow, prefer, require, verify-ca or verify-full")]
+    SslMode(String),
+}
+
+/// The parts of a connection, as `POSTGRESQL_HOST` and so on give them.
+#[derive(Debug, Clone)]
+pub struct Parts<'p> {
+    /// A name, an address (IPv6 with or without brackets), the directory of a Unix socket, or several between commas.
+    pub host: &'p str,
+    /// The port.
+    pub port: u16,
+    /// The role.
+    pub user: &'p str,
+    /// Its password; empty means none.
+    pub password: &'p str,
+    /// The database.
+    pub database: &'p str,
+}
+
+impl Target {
+    /// The target of a connection string: a URL (`postgresql://…`) or `key=value` pairs, as libpq takes them.
+    ///
+    /// # Errors
+    /// A sentence that does not repeat the string.
+    pub fn parse(connection_string: &str) -> Result<Self, TargetError> {
+        let text = connection_string.trim();
+        let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
+        let (rest, taken) = if is_url { take_from_url(text) } else { take_from_pairs(text) };
+        let mut config: tokio_postgres::Config =
+            rest.parse().map_err(|error: tokio_postgres::Error| TargetError::Malformed(described(&error)))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(TargetError::Malformed("the connection string names no host".to_owned()));
+        }
+        if config.get_user().is_none() {
+            return Err(TargetError::Malformed("the connection string names no user".to_owned()));
+        }
+        let mut trust = Trust::Anyone;
+        let mut root_certificate = None;
+        for (key, value) in taken {
+            match key {
+                Taken::SslMode => {
+                    let (mode, given) = ssl_mode(&value).ok_or_else(|| TargetError::SslMode(value.clone()))?;
+                    config.ssl_mode(mode);
+                    trust = given;
+                }
+                Taken::SslRootCert => root_certificate = (value != "system").then(|| PathBuf::from(value)),
+                Taken::Ignored => {}
+            }
+        }
+        if root_certificate.is_some() && trust == Trust::Anyone && config.get_ssl_mode() == SslMode::Require {
+            // libpq's rule: who names an authority wants it asked.
+            trust = Trust::KnownAuthority;
+        }
+        Ok(Self { config: named(config), trust, root_certificate })
+    }
+
+    /// The target of single settings. The connection is encrypted when the server can.
+    #[must_use]
+    pub fn from_parts(parts: &Parts<'_>) -> Self {
+        let Parts { host, port, user, password, database } = parts;
+        let mut config = tokio_postgres::Config::new();
+        for host in host.split(',').map(str::trim) {
+            config.host(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host));
+        }
+        config.port(*port).user(*user).dbname(*database);
+        if !password.is_empty() {
+            config.password(password);
+        }
+        Self { config: named(config), trust: Trust::Anyone, root_certificate: None }
+    }
+
+    /// Host, port and database, for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let hosts: Vec<String> = self
+            .config
+            .get_hosts()
+            .iter()
+            .map(|host| match host {
+                tokio_postgres::config::Host::Tcp(name) if name.contains(':') => format!("[{name}]"),
+                tokio_postgres::config::Host::Tcp(name) => name.clone(),
+                #[cfg(unix)]
+                tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+            })
+            .chain(self.config.get_hostaddrs().iter().filter(|_| self.config.get_hosts().is_empty()).map(ToString::to_string))
+            .collect();
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("{}:{port}/{database}", hosts.join(","))
+    }
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("shown", &self.shown()).field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
+fn named(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
+    if config.get_application_name().is_none() {
+        config.application_name("context-service");
+    }
+    config
+}
+
+fn described(error: &tokio_postgres::Error) -> String {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    cause.unwrap_or_else(|| "the connection string cannot be read".to_owned())
+}
+
+fn ssl_mode(value: &str) -> Option<(SslMode, Trust)> {
+    Some(match value {
+        "disable" => (SslMode::Disable, Trust::Anyone),
+        "allow" | "prefer" => (SslMode::Prefer, Trust::Anyone),
+        "require" => (SslMode::Require, Trust::Anyone),
+        "verify-ca" => (SslMode::Require, Trust::KnownAuthority),
+        "verify-full" => (SslMode::Require, Trust::ThisHost),
+        _ => return None,
+    })
+}
+
+/// What the driver does not understand and we do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    SslMode,
+    SslRootCert,
+    /// What other programs write into such strings and means nothing here.
+    Ignored,
+}
+
+fn taken(key: &str) -> Option<Taken> {
+    match key {
+        "sslmode" => Some(Taken::SslMode),
+        "sslrootcert" => Some(Taken::SslRootCert),
+        "pgbouncer" | "supa" | "connection_limit" | "pool_timeout" | "gssencmode" | "sslsni" | "sslcompression" => Some(Taken::Ignored),
+        _ => None,
+    }
+}
+
+fn take_from_url(url: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
+    let Some((before, parameters)) = url.split_once('?') else { return (Cow::Borrowed(url), Vec::new()) };
+    let (mut kept, mut found) = (Vec::new(), Vec::new());
+    for parameter in parameters.split('&') {
+        let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match taken(key) {
+            Some(key) => found.push((key, percent_decoded(value))),
+            None => kept.push(parameter),
+        }
+    }
+    let rest = if kept.is_empty() { before.to_owned() } else { format!("{before}?{}", kept.join("&")) };
+    (Cow::Owned(rest), found)
+}
+
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let digit = |at: usize| bytes.get(at).and_then(|&b| char::from(b).to_digit(16));
+        if let (b'%', Some(high), Some(low)) = (byte, digit(at + 1), digit(at + 2)) {
+            out.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
+            at += 3;
+        } else {
+            out.push(byte);
+            at += 1;
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// libpq's pairs: `key = value` or `key='a value'`, with backslashes before quotes.
+fn take_from_pairs(text: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
+    let (mut kept, mut found) = (String::new(), Vec::new());
+    let mut rest = text.trim_start();
+    while !rest.is_empty() {
+        let Some((key, after)) = rest.split_once('=') else {
+            // Malformed: the driver says how.
+            kept.push_str(rest);
+            break;
+        };
+        let after = after.trim_start();
+        let (value, length) = pair_value(after);
+        match taken(key.trim()) {
+            Some(key) => found.push((key, value)),
+            None => {
+                kept.push_str(key.trim());
+                kept.push('=');
+                kept.push_str(&after[..length]);
+                kept.push(' ');
+            }
+        }
+        rest = after[length..].trim_start();
+    }
+    (Cow::Owned(kept), found)
+}
+
+/// A value and how many bytes it takes, quotes included.
+fn pair_value(text: &str) -> (String, usize) {
+    let quoted = text.starts_with('\'');
+    let mut value = String::new();
+    let mut chars = text.char_indices().skip(usize::from(quoted));
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => value.extend(chars.next().map(|(_, c)| c)),
+            '\'' if quoted => return (value, at + 1),
+            c if !quoted && c.is_whitespace() => return (value, at),
+            c => value.push(c),
+        }
+    }
+    (value, text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio_postgres::config::Host;
+
+    fn parse(text: &str) -> Target {
+        Target::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn the_strings_of_supabase_are_understood() {
+        let direct = parse("postgresql://postgres:p%40ss@db.abc.supabase.co:5432/postgres");
+        assert_eq!(direct.config.get_user(), Some("postgres"));
+        assert_eq!(direct.config.get_password(), Some(&b"p@ss"[..]));
+        let pooled = parse("postgresql://postgres.abcdefghijklmno:pw@aws-0-us-east-1.pooler.supabase.com:5432/postgres?sslmode=require");
+        assert_eq!(pooled.config.get_user(), Some("postgres.abcdefghijklmno"));
+        assert_eq!(pooled.config.get_ssl_mode(), SslMode::Require);
+        assert_eq!(pooled.trust, Trust::Anyone);
+        let encoded = parse("postgres://postgres%2Eabc:pw@h/db?pgbouncer=true");
+        assert_eq!(encoded.config.get_user(), Some("postgres.abc"));
+    }
+
+    #[test]
+    fn an_ipv6_address_may_stand_in_brackets() {
+        let url = parse("postgresql://u:p@[2600:1f18::7]:6543/db");
+        assert_eq!(url.config.get_hosts(), [Host::Tcp("2600:1f18::7".into())]);
+        assert_eq!(url.config.get_ports(), [6543]);
+        assert_eq!(url.shown(), "[2600:1f18::7]:6543/db");
+        for host in ["2600:1f18::7", "[2600:1f18::7]"] {
+            let parts = Parts { host, port: 5432, user: "u", password: "p", database: "db" };
+            assert_eq!(Target::from_parts(&parts).config.get_hosts(), [Host::Tcp("2600:1f18::7".into())]);
+        }
+    }
+
+    #[test]
+    fn modes_of_tls_are_those_of_libpq() {
+        for (text, mode, trust) in [
+            ("postgres://u@h/d", SslMode::Prefer, Trust::Anyone),
+            ("postgres://u@h/d?sslmode=disable", SslMode::Disable, Trust::Anyone),
+            ("postgres://u@h/d?sslmode=verify-full&connect_timeout=3", SslMode::Require, Trust::ThisHost),
+            ("host=h user=u sslmode=verify-ca sslrootcert='/a b/ca.pem' dbname=d", SslMode::Require, Trust::KnownAuthority),
+            ("postgres://u@h/d?sslmode=require&sslrootcert=%2Fca.pem", SslMode::Require, Trust::KnownAuthority),
+        ] {
+            let target = parse(text);
+            assert_eq!((target.config.get_ssl_mode(), target.trust), (mode, trust), "{text}");
+        }
+        assert_eq!(parse("host=h user=u sslrootcert='/a b/c\\'a.pem'").root_certificate, Some(PathBuf::from("/a b/c'a.pem")));
+        assert_eq!(Target::parse("postgres://u@h/d?sslmode=on").unwrap_err(), TargetError::SslMode("on".into()));
+    }
+
+    #[test]
+    fn several_hosts_and_the_wish_for_a_primary_pass_through() {
+        let target = parse("postgresql://u@a:1,b:2/d?target_session_attrs=read-write");
+        assert_eq!(target.config.get_hosts().len(), 2);
+        assert_eq!(target.config.get_target_session_attrs(), tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+    }
+
+    #[test]
+    fn a_bad_string_is_refused_without_repeating_it() {
+        for text in [
+            "",
+            "hunter2",
+            "postgres://u:hunter2@h:port/d",
+            "postgres://u:hunter2@[::1/d",
+            "user=u password=hunter2",
+            "postgres:///d?user=u",
+        ] {
+            let refused = Target::parse(text).map(|t| t.shown()).expect_err(text).to_string();
+            assert!(!refused.contains("hunter2"), "{refused}");
+        }
+        assert!(!format!("{:?}", parse("postgres://u:hunter2@h/d")).contains("hunter2"));
+    }
+}

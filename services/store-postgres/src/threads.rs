@@ -1,0 +1,295 @@
+//! The threads' rows: counts, first and last times, and the newest entry.
+
+use context_model::{Source, SourceCounts, Thread, Timestamp};
+use context_store::{OwnerId, Page, ThreadsPage};
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel_async::AsyncPgConnection;
+use sha2::{Digest as _, Sha256};
+
+use crate::failure::Failure;
+use crate::read::Reading;
+use crate::sql::{self, Bind, Fragment};
+
+/// One thread's row.
+#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
+pub(crate) struct ThreadRow {
+    #[diesel(sql_type = Text)]
+    pub thread_id: String,
+    #[diesel(sql_type = BigInt)]
+    pub entry_count: i64,
+    #[diesel(sql_type = BigInt)]
+    pub user_count: i64,
+    #[diesel(sql_type = BigInt)]
+    pub agent_count: i64,
+    #[diesel(sql_type = BigInt)]
+    pub multimodal_count: i64,
+    #[diesel(sql_type = BigInt)]
+    pub first_entry: i64,
+    #[diesel(sql_type = BigInt)]
+    pub last_entry: i64,
+    #[diesel(sql_type = BigInt)]
+    pub last_id: i64,
+    #[diesel(sql_type = Text)]
+    pub last_source: String,
+    #[diesel(sql_type = BigInt)]
+    pub last_hash: i64,
+}
+
+/// The columns of [`ThreadRow`].
+macro_rules! columns {
+    () => {
+        "thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id, last_source, last_hash"
+    };
+}
+
+/// What decides whether a text is the same as the newest one, before the texts are compared.
+pub(crate) fn text_hash(text: &str) -> i64 {
+    let digest = Sha256::digest(text.as_bytes());
+    i64::from_be_bytes(std::array::from_fn(|i| digest[i]))
+}
+
+/// What leaves a thread with one deletion.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Removed {
+    pub user: i64,
+    pub agent: i64,
+    pub multimodal: i64,
+}
+
+impl Removed {
+    pub fn add(&mut self, source: Source, multimodal: bool) {
+        match source {
+            Source::User => self.user += 1,
+            Source::Agent => self.agent += 1,
+        }
+        self.multimodal += i64::from(multimodal);
+    }
+}
+
+/// A thread's newest entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Newest {
+    pub id: i64,
+    pub source: Source,
+    pub multimodal: bool,
+    pub created_at: i64,
+    pub hash: i64,
+}
+
+impl ThreadRow {
+    /// Counts a new entry, the newest.
+    pub fn add(&mut self, newest: &Newest) {
+        if self.entry_count == 0 {
+            self.first_entry = newest.created_at;
+        }
+        self.entry_count += 1;
+        match newest.source {
+            Source::User => self.user_count += 1,
+            Source::Agent => self.agent_count += 1,
+        }
+        self.multimodal_count += i64::from(newest.multimodal);
+        self.last_entry = newest.created_at;
+        self.last_id = newest.id;
+        newest.source.as_str().clone_into(&mut self.last_source);
+        self.last_hash = newest.hash;
+    }
+
+    /// When a new entry with this id is created: never before the newest one, however the clock steps. Services lease
+    /// ids in blocks, so that a later entry may have a lower id; it is then a microsecond later, and time and id agree.
+    pub fn created_at(&self, now: Timestamp, id: i64) -> i64 {
+        if self.entry_count == 0 {
+            return now.micros();
+        }
+        let earliest = if id > self.last_id { self.last_entry } else { self.last_entry + 1 };
+        earliest.max(now.micros())
+    }
+
+    pub fn remove(&mut self, removed: Removed) {
+        self.entry_count -= removed.user + removed.agent;
+        self.user_count -= removed.user;
+        self.agent_count -= removed.agent;
+        self.multimodal_count -= removed.multimodal;
+    }
+}
+
+/// Locks these threads, which are sorted, and gives their rows; those that do not exist are made, without entries.
+pub(crate) async fn lock_or_create(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    thread_ids: &[String],
+) -> Result<Vec<ThreadRow>, Failure> {
+    // Rows are inserted, or else locked, in the order they are given.
+    const SQL: &str = concat!(
+        "INSERT INTO context.threads AS t (owner_id, ",
+        columns!(),
+        ") SELECT ?, n.thread_id, 0, 0, 0, 0, 0, 0, 0, '', 0 FROM unnest(?) WITH ORDINALITY AS n(thread_id, place) ORDER BY n.place ",
+        "ON CONFLICT (owner_id, thread_id) DO UPDATE SET entry_count = t.entry_count RETURNING ",
+        columns!(),
+    );
+    Ok(sql::query(conn, Fragment::prepared(SQL, vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)])).await?)
+}
+
+/// Locks those of these threads that exist, in order, and gives their rows.
+pub(crate) async fn lock(conn: &mut AsyncPgConnection, owner: &OwnerId, thread_ids: &[String]) -> Result<Vec<ThreadRow>, Failure> {
+    const SQL: &str =
+        concat!("SELECT ", columns!(), " FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?) ORDER BY thread_id FOR UPDATE",);
+    Ok(sql::query(conn, Fragment::prepared(SQL, vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)])).await?)
+}
+
+/// Writes rows that changed; threads without entries go.
+pub(crate) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &[&ThreadRow]) -> Result<(), Failure> {
+    let (kept, gone): (Vec<&ThreadRow>, Vec<&ThreadRow>) = rows.iter().partition(|row| row.entry_count > 0);
+    if !kept.is_empty() {
+        let ints = |value: fn(&ThreadRow) -> i64| Bind::ints(kept.iter().map(|row| value(row)));
+        let update = "UPDATE context.threads AS t SET entry_count = n.entry_count, user_count = n.user_count, agent_count = n.agent_count, \
+                      multimodal_count = n.multimodal_count, first_entry = n.first_entry, last_entry = n.last_entry, last_id = n.last_id, \
+                      last_source = n.last_source, last_hash = n.last_hash \
+                      FROM unnest(?, ?, ?, ?, ?, ?, ?, ?, ?, ?) AS n(thread_id, entry_count, user_count, agent_count, multimodal_count, \
+                      first_entry, last_entry, last_id, last_source, last_hash) \
+                      WHERE t.owner_id = ? AND t.thread_id = n.thread_id";
+        let binds = vec![
+            Bind::Texts(kept.iter().map(|row| row.thread_id.as_str().into()).collect()),
+            ints(|row| row.entry_count),
+            ints(|row| row.user_count),
+            ints(|row| row.agent_count),
+            ints(|row| row.multimodal_count),
+            ints(|row| row.first_entry),
+            ints(|row| row.last_entry),
+            ints(|row| row.last_id),
+            Bind::Texts(kept.iter().map(|row| row.last_source.as_str().into()).collect()),
+            ints(|row| row.last_hash),
+            Bind::text(owner.as_str()),
+        ];
+        sql::execute(conn, Fragment::prepared(update, binds)).await?;
+    }
+    if !gone.is_empty() {
+        let names = Bind::Texts(gone.iter().map(|row| row.thread_id.as_str().into()).collect());
+        let delete = "DELETE FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?)";
+        sql::execute(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), names])).await?;
+    }
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct Ends {
+    #[diesel(sql_type = Text)]
+    thread_id: String,
+    #[diesel(sql_type = BigInt)]
+    first_entry: i64,
+    #[diesel(sql_type = BigInt)]
+    last_entry: i64,
+    #[diesel(sql_type = BigInt)]
+    last_id: i64,
+    #[diesel(sql_type = Text)]
+    last_source: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    last_text: Option<String>,
+}
+
+/// Finds the first and newest entries of threads that lost some.
+pub(crate) async fn find_ends(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &mut [&mut ThreadRow]) -> Result<(), Failure> {
+    // The text only where another entry has become the newest.
+    const SQL: &str = "SELECT n.thread_id, f.created_at AS first_entry, l.created_at AS last_entry, l.id AS last_id, \
+                       l.source AS last_source, CASE WHEN l.id <> n.last_id THEN l.text END AS last_text \
+                       FROM unnest(?, ?) AS n(thread_id, last_id) \
+                       CROSS JOIN LATERAL (SELECT id, created_at, source, text FROM context.entries \
+                         WHERE owner_id = ? AND thread_id = n.thread_id ORDER BY created_at DESC, id DESC LIMIT 1) AS l \
+                       CROSS JOIN LATERAL (SELECT created_at FROM context.entries \
+                         WHERE owner_id = ? AND thread_id = n.thread_id ORDER BY created_at, id LIMIT 1) AS f";
+    let names: Vec<String> = rows.iter().map(|row| row.thread_id.clone()).collect();
+    let last_ids = Bind::ints(rows.iter().map(|row| row.last_id));
+    let binds = vec![Bind::texts(&names), last_ids, Bind::text(owner.as_str()), Bind::text(owner.as_str())];
+    for ends in sql::query::<Ends>(conn, Fragment::prepared(SQL, binds)).await? {
+        let Ends { thread_id, first_entry, last_entry, last_id, last_source, last_text } = ends;
+        if let Some(row) = rows.iter_mut().find(|row| row.thread_id == thread_id) {
+            row.first_entry = first_entry;
+            row.last_entry = last_entry;
+            row.last_id = last_id;
+            row.last_source = last_source;
+            if let Some(text) = last_text {
+                row.last_hash = text_hash(&text);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A page of an owner's threads, latest activity first.
+pub(crate) struct List {
+    pub page: Page,
+}
+
+#[derive(QueryableByName)]
+struct Listed {
+    #[diesel(sql_type = BigInt)]
+    revision: i64,
+    #[diesel(sql_type = BigInt)]
+    thread_count: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    thread_id: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    entry_count: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    user_count: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    agent_count: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    multimodal_count: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    first_entry: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    last_entry: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    last_id: Option<i64>,
+}
+
+impl Reading for List {
+    type Outcome = ThreadsPage;
+
+    fn empty(&self) -> ThreadsPage {
+        ThreadsPage { threads: Vec::new(), total: 0, revision: 0 }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, ThreadsPage)>, Failure> {
+        // One statement sees one state of the database.
+        const SQL: &str = "SELECT o.revision, o.thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
+                           (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
+                            FROM context.threads WHERE owner_id = o.owner_id ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
+                           ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC";
+        let limit = Bind::Int(i64::from(self.page.limit));
+        let offset = Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX));
+        let rows: Vec<Listed> = sql::query(conn, Fragment::prepared(SQL, vec![limit, offset, Bind::text(owner.as_str())])).await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let (revision, total) = (first.revision, first.thread_count);
+        let threads = rows.into_iter().filter_map(thread).collect();
+        Ok(Some((revision, ThreadsPage { threads, total, revision })))
+    }
+}
+
+/// `None` for the row that only carries the owner's counts.
+fn thread(row: Listed) -> Option<Thread> {
+    let Listed {
+        revision: _,
+        thread_count: _,
+        thread_id,
+        entry_count,
+        user_count,
+        agent_count,
+        multimodal_count,
+        first_entry,
+        last_entry,
+        last_id,
+    } = row;
+    let (user, agent) = (user_count?, agent_count?);
+    Some(Thread {
+        thread_id: thread_id?,
+        entry_count: entry_count?,
+        source_types: i64::from(user > 0) + i64::from(agent > 0),
+        sources: SourceCounts { user, agent },
+        multimodal_count: multimodal_count?,
+        first_entry: Timestamp(first_entry?),
+        last_entry: Timestamp(last_entry?),
+        last_id: last_id?,
+    })
+}

@@ -1,0 +1,273 @@
+//! What one write works on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use context_model::{Source, Timestamp};
+use context_store::{OwnerId, StoreError, WriteOptions, Written};
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
+use diesel_async::AsyncPgConnection;
+
+use crate::failure::Failure;
+use crate::idempotency::{self, Recorded};
+use crate::sql::{self, Bind, Fragment};
+use crate::threads::{self, ThreadRow};
+
+/// Changes written with one statement.
+const CHANGES_AT_ONCE: usize = 10_000;
+
+/// A write request. It may be run more than once, each time in a transaction of its own.
+pub(crate) trait Writing: Send + Sync + 'static {
+    /// What it gives.
+    type Outcome: Recorded + Send + Sync + 'static;
+
+    /// How many new ids it may need.
+    fn new_ids(&self) -> usize {
+        0
+    }
+
+    /// Does it.
+    fn run(&self, transaction: &mut Transaction<'_>) -> impl Future<Output = Result<Self::Outcome, Failure>> + Send;
+}
+
+/// An open transaction of one owner: the rows it has locked, and what has to be written before the commit.
+pub(crate) struct Transaction<'c> {
+    pub conn: &'c mut AsyncPgConnection,
+    pub owner: &'c OwnerId,
+    /// Now, by the service's clock.
+    pub now: Timestamp,
+    /// Counts of the owner that changed, as differences.
+    pub counts: Counts,
+    key_id: Option<&'c str>,
+    ids: std::vec::IntoIter<i64>,
+    threads: BTreeMap<String, Held>,
+    changes: Vec<Change>,
+}
+
+/// A thread's row as it was and as it will be.
+struct Held {
+    before: ThreadRow,
+    now: ThreadRow,
+}
+
+/// Differences of the owner's counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub entries: i64,
+    pub user: i64,
+    pub agent: i64,
+    pub multimodal: i64,
+    pub images: i64,
+    pub threads: i64,
+}
+
+impl Counts {
+    /// Counts entries of this source, or takes them away.
+    pub fn add(&mut self, source: Source, entries: i64) {
+        self.entries += entries;
+        match source {
+            Source::User => self.user += entries,
+            Source::Agent => self.agent += entries,
+        }
+    }
+}
+
+/// What happened to an entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operation {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Operation {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+struct Change {
+    operation: Operation,
+    id: i64,
+    thread_id: Arc<str>,
+    version: i64,
+}
+
+#[derive(QueryableByName)]
+struct Revision {
+    #[diesel(sql_type = BigInt)]
+    revision: i64,
+}
+
+impl<'c> Transaction<'c> {
+    pub fn new(conn: &'c mut AsyncPgConnection, owner: &'c OwnerId, options: &'c WriteOptions, ids: Vec<i64>) -> Self {
+        Self {
+            conn,
+            owner,
+            now: options.now,
+            counts: Counts::default(),
+            key_id: options.key_id.as_deref(),
+            ids: ids.into_iter(),
+            threads: BTreeMap::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// An id that no entry ever had.
+    pub fn new_id(&mut self) -> Result<i64, Failure> {
+        self.ids.next().ok_or_else(|| Failure::Rejected(StoreError::Internal("a write needs more ids than it asked for".into())))
+    }
+
+    /// Locks these threads and makes those that do not exist. Every write locks threads before anything else, in the
+    /// order of their names, so that writes wait for each other and never in a circle.
+    pub async fn lock_or_create_threads(&mut self, mut thread_ids: Vec<String>) -> Result<(), Failure> {
+        thread_ids.sort_unstable();
+        thread_ids.dedup();
+        let rows = threads::lock_or_create(self.conn, self.owner, &thread_ids).await?;
+        self.hold(rows);
+        Ok(())
+    }
+
+    /// Locks those of these threads that exist. Later calls must name later threads.
+    pub async fn lock_threads(&mut self, mut thread_ids: Vec<String>) -> Result<(), Failure> {
+        thread_ids.sort_unstable();
+        thread_ids.dedup();
+        let rows = threads::lock(self.conn, self.owner, &thread_ids).await?;
+        self.hold(rows);
+        Ok(())
+    }
+
+    fn hold(&mut self, rows: Vec<ThreadRow>) {
+        self.threads.extend(rows.into_iter().map(|row| (row.thread_id.clone(), Held { before: row.clone(), now: row })));
+    }
+
+    /// A thread's row that was locked, to read and to change.
+    pub fn thread(&mut self, thread_id: &str) -> Option<&mut ThreadRow> {
+        self.threads.get_mut(thread_id).map(|held| &mut held.now)
+    }
+
+    /// The names of the threads that are locked and not yet written.
+    pub fn locked_threads(&self) -> Vec<String> {
+        self.threads.keys().cloned().collect()
+    }
+
+    /// The rows of threads that lost entries and still have some.
+    pub async fn find_ends_of_threads(&mut self) -> Result<(), Failure> {
+        let mut shrunk: Vec<&mut ThreadRow> = self
+            .threads
+            .values_mut()
+            .filter(|held| held.now.entry_count > 0 && held.now.entry_count < held.before.entry_count)
+            .map(|held| &mut held.now)
+            .collect();
+        if shrunk.is_empty() {
+            return Ok(());
+        }
+        threads::find_ends(self.conn, self.owner, &mut shrunk).await
+    }
+
+    /// Writes the threads' rows that changed and forgets them; their locks stay.
+    pub async fn write_threads(&mut self) -> Result<(), Failure> {
+        let held = std::mem::take(&mut self.threads);
+        for Held { before, now } in held.values() {
+            self.counts.threads += i64::from(now.entry_count > 0) - i64::from(before.entry_count > 0);
+        }
+        let changed: Vec<&ThreadRow> =
+            held.values().filter(|held| held.now != held.before || held.now.entry_count == 0).map(|held| &held.now).collect();
+        threads::write(self.conn, self.owner, &changed).await
+    }
+
+    /// Notes one change of an entry; it is counted and written at the end.
+    pub fn changed(&mut self, operation: Operation, id: i64, thread_id: &str, version: i64) {
+        let thread_id = match self.changes.last() {
+            Some(last) if &*last.thread_id == thread_id => Arc::clone(&last.thread_id),
+            _ => Arc::from(thread_id),
+        };
+        self.changes.push(Change { operation, id, thread_id, version });
+    }
+
+    /// Writes what is left to write, the owner's row last: its lock orders the commits of an owner.
+    pub async fn finish<T: Recorded>(mut self, outcome: T, options: &WriteOptions) -> Result<Written<T>, Failure> {
+        self.write_threads().await?;
+        let revision = self.bump().await?;
+        let written = Written { outcome, revision };
+        if let Some(key) = &options.idempotency {
+            idempotency::record(self.conn, self.owner, key, &written).await?;
+        }
+        Ok(written)
+    }
+
+    async fn bump(&mut self) -> Result<i64, Failure> {
+        if self.changes.is_empty() {
+            let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
+            let rows: Vec<Revision> = sql::query(self.conn, Fragment::prepared(read, vec![Bind::text(self.owner.as_str())])).await?;
+            return Ok(rows.first().map_or(0, |row| row.revision));
+        }
+        let Counts { entries, user, agent, multimodal, images, threads } = self.counts;
+        let all = i64::try_from(self.changes.len()).unwrap_or(i64::MAX);
+        let (first, later) = self.changes.split_at(self.changes.len().min(CHANGES_AT_ONCE));
+        let mut statement = Fragment::prepared(
+            "WITH bumped AS (INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, multimodal_count, \
+             image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
+             revision = o.revision + excluded.revision, entry_count = o.entry_count + excluded.entry_count, \
+             user_count = o.user_count + excluded.user_count, agent_count = o.agent_count + excluded.agent_count, \
+             multimodal_count = o.multimodal_count + excluded.multimodal_count, image_count = o.image_count + excluded.image_count, \
+             thread_count = o.thread_count + excluded.thread_count RETURNING owner_id, revision), \
+             logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
+             SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, 'context', c.id::text, c.thread_id, c.version, ? \
+             FROM bumped AS b CROSS JOIN unnest(?, ?, ?, ?) WITH ORDINALITY AS c(operation, id, thread_id, version, place)) \
+             SELECT revision FROM bumped",
+            vec![
+                Bind::text(self.owner.as_str()),
+                Bind::Int(all),
+                Bind::Int(entries),
+                Bind::Int(user),
+                Bind::Int(agent),
+                Bind::Int(multimodal),
+                Bind::Int(images),
+                Bind::Int(threads),
+                Bind::Int(all),
+                Bind::Int(self.now.micros()),
+                Bind::OptionalText(self.key_id.map(Into::into)),
+            ]
+            .into_iter()
+            .chain(columns(first))
+            .collect(),
+        );
+        let rows: Vec<Revision> = sql::query(self.conn, statement).await?;
+        let revision = rows.first().map(|row| row.revision).ok_or(diesel::result::Error::NotFound)?;
+        let mut before = revision - all + i64::try_from(first.len()).unwrap_or(i64::MAX);
+        for chunk in later.chunks(CHANGES_AT_ONCE) {
+            statement = Fragment::prepared(
+                "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
+                 SELECT ?, ? + c.place, ?, c.operation, 'context', c.id::text, c.thread_id, c.version, ? \
+                 FROM unnest(?, ?, ?, ?) WITH ORDINALITY AS c(operation, id, thread_id, version, place)",
+                vec![
+                    Bind::text(self.owner.as_str()),
+                    Bind::Int(before),
+                    Bind::Int(self.now.micros()),
+                    Bind::OptionalText(self.key_id.map(Into::into)),
+                ]
+                .into_iter()
+                .chain(columns(chunk))
+                .collect(),
+            );
+            sql::execute(self.conn, statement).await?;
+            before += i64::try_from(chunk.len()).unwrap_or(i64::MAX);
+        }
+        Ok(revision)
+    }
+}
+
+fn columns(changes: &[Change]) -> [Bind<'_>; 4] {
+    [
+        Bind::Texts(changes.iter().map(|change| change.operation.as_str().into()).collect()),
+        Bind::ints(changes.iter().map(|change| change.id)),
+        Bind::Texts(changes.iter().map(|change| (&*change.thread_id).into()).collect()),
+        Bind::ints(changes.iter().map(|change| change.version)),
+    ]
+}

@@ -1,0 +1,136 @@
+//! Updating entries.
+
+use context_model::{EntryUpdate, Error, Metadata, MetadataChange};
+use context_store::{ItemOutcome, StoredBatch};
+use diesel::QueryableByName;
+use diesel::sql_types::Text;
+
+use crate::batch::Outcomes;
+use crate::entries::{self, EntryRow, parse_metadata};
+use crate::failure::Failure;
+use crate::filter::folded_json;
+use crate::fts::{Document, Language};
+use crate::images;
+use crate::sql::{self, Bind, Fragment};
+use crate::tags;
+use crate::threads::text_hash;
+use crate::transaction::{Operation, Transaction, Writing};
+
+/// Updates to apply in order.
+pub(crate) struct UpdateEntries {
+    updates: Vec<Prepared>,
+    atomic: bool,
+}
+
+/// An update and the index of its text, made before the transaction opens.
+struct Prepared {
+    update: EntryUpdate,
+    document: Option<Document>,
+}
+
+impl UpdateEntries {
+    /// Analyzes the texts: takes time linear in them.
+    pub fn new(updates: Vec<EntryUpdate>, atomic: bool, language: &Language) -> Self {
+        let prepare = |update: EntryUpdate| Prepared { document: update.text.as_deref().map(|text| Document::new(text, language)), update };
+        Self { updates: updates.into_iter().map(prepare).collect(), atomic }
+    }
+}
+
+impl Writing for UpdateEntries {
+    type Outcome = StoredBatch;
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<StoredBatch, Failure> {
+        // An entry never moves to another thread, so what is read here stays true.
+        let threads = self.threads(transaction).await?;
+        transaction.lock_threads(threads).await?;
+        let mut outcomes = Outcomes::new(self.atomic, self.updates.len());
+        for prepared in &self.updates {
+            outcomes.add(update(transaction, prepared).await)?;
+        }
+        Ok(outcomes.finish())
+    }
+}
+
+impl UpdateEntries {
+    async fn threads(&self, transaction: &mut Transaction<'_>) -> Result<Vec<String>, Failure> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = Text)]
+            thread_id: String,
+        }
+        let find = "SELECT DISTINCT thread_id FROM context.entries WHERE owner_id = ? AND id = ANY(?)";
+        let ids = Bind::ints(self.updates.iter().map(|prepared| prepared.update.id));
+        let rows: Vec<Row> =
+            sql::query(transaction.conn, Fragment::prepared(find, vec![Bind::text(transaction.owner.as_str()), ids])).await?;
+        Ok(rows.into_iter().map(|row| row.thread_id).collect())
+    }
+}
+
+/// Applies the update. Everything that can refuse it comes before the first write.
+async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Result<ItemOutcome, Failure> {
+    let Prepared { update, document } = prepared;
+    let EntryUpdate { id, text, metadata, tags: new_tags, images: new_images, expected_version } = update;
+    let (id, owner) = (*id, transaction.owner);
+    let Some(stored) = entries::find(transaction.conn, owner, id).await? else { return Err(Error::context_not_found(id).into()) };
+    if transaction.thread(&stored.thread_id).is_none() {
+        // It was stored after the threads were looked up: nobody can have known its id.
+        return Err(Error::context_not_found(id).into());
+    }
+    if let Some(expected) = *expected_version
+        && expected != stored.version
+    {
+        return Err(Error::version_mismatch(id, expected, stored.version).into());
+    }
+    let metadata = match metadata {
+        None => None,
+        Some(MetadataChange::Replace(metadata)) => Some(metadata.clone()),
+        Some(MetadataChange::Patch(patch)) => Some(Metadata::from_stored(parse_metadata(&stored.metadata)?).patched(patch)?),
+    };
+
+    let version = stored.version + 1;
+    // A clock that stands still or steps back must not hide an update.
+    let updated_at = transaction.now.micros().max(stored.updated_at + 1);
+    let image_count = match new_images {
+        None => stored.image_count,
+        Some(given) => i64::try_from(given.len()).unwrap_or(i64::MAX),
+    };
+    let mut change = Fragment::prepared("UPDATE context.entries SET version = ", Vec::new());
+    change.bind(Bind::Int(version)).push(", updated_at = ").bind(Bind::Int(updated_at));
+    change.push(", image_count = ").bind(Bind::Int(image_count));
+    if let (Some(text), Some(document)) = (text, document) {
+        change.push(", text = ").bind(Bind::text(text)).push(", words = ").append(document.expression());
+        change.push(", words_cut = ").bind(Bind::Bool(document.cut));
+    }
+    if let Some(metadata) = &metadata {
+        change.push(", metadata = ").bind(Bind::text(metadata.to_json())).push("::json, metadata_folded = ");
+        change.bind(Bind::text(folded_json(metadata.as_object()))).push("::jsonb");
+    }
+    if let Some(tags) = new_tags {
+        change.push(", tags = ").bind(Bind::texts(tags.as_slice()));
+    }
+    change.push(" WHERE owner_id = ").bind(Bind::text(owner.as_str())).push(" AND id = ").bind(Bind::Int(id));
+    sql::execute(transaction.conn, change).await?;
+    if let Some(tags) = new_tags {
+        tags::replace(transaction.conn, owner, id, &stored.tags, tags.as_slice()).await?;
+    }
+    if let Some(given) = new_images {
+        images::delete(transaction.conn, owner, &[id]).await?;
+        images::insert(transaction.conn, owner, id, given).await?;
+    }
+    transaction.counts.images += image_count - stored.image_count;
+    update_thread(transaction, &stored, text.as_deref(), i64::from(image_count > 0) - i64::from(stored.image_count > 0));
+    transaction.changed(Operation::Update, id, &stored.thread_id, version);
+    Ok(ItemOutcome { id, version, duplicate: false })
+}
+
+/// Keeps the thread's count of entries with images, and what recognises a retransmit of its newest entry.
+fn update_thread(transaction: &mut Transaction<'_>, stored: &EntryRow, text: Option<&str>, multimodal_change: i64) {
+    transaction.counts.multimodal += multimodal_change;
+    let Some(thread) = transaction.thread(&stored.thread_id) else { return };
+    thread.multimodal_count += multimodal_change;
+    if let Some(text) = text
+        && thread.last_id == stored.id
+    {
+        thread.last_hash = text_hash(text);
+    }
+}

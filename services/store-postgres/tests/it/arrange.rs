@@ -1,0 +1,42 @@
+//! Stores and requests for the tests of this directory.
+
+use std::sync::Arc;
+
+use context_store::conformance::Opened;
+use context_store_postgres::{Config, PostgresStore, Target};
+use context_test_postgres::TestDatabase;
+
+/// Changes whenever the schema does.
+const MIGRATIONS: [&str; 1] = [include_str!("../../../../migrations/postgres/2026-11-21-000001_contexts/up.sql")];
+
+/// The settings of a test's store.
+pub fn config(url: &str) -> Config {
+    let mut config = Config::new(Target::parse(url).expect("the tests' server has a proper URL"));
+    config.pool_size = 8;
+    config
+}
+
+/// A database with the schema in it.
+pub async fn database() -> Option<TestDatabase> {
+    let version = MIGRATIONS
+        .concat()
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    TestDatabase::create(&format!("{version:x}"), async |url| {
+        let store = PostgresStore::open(config(url)).await.expect("the template opens");
+        context_store::Store::close(&store).await;
+    })
+    .await
+}
+
+/// A store on this database.
+pub async fn store(database: &TestDatabase) -> PostgresStore {
+    PostgresStore::open(config(database.url())).await.expect("the database opens")
+}
+
+/// An empty store, for the conformance suite.
+pub async fn open() -> Option<Opened> {
+    let database = database().await?;
+    let store = store(&database).await;
+    Some(Opened { store: Arc::new(store), keep: Box::new(database) })
+}

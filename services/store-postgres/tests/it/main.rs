@@ -1,0 +1,5 @@
+//! The PostgreSQL store as its callers see it. Without a server these tests are skipped; see `context-test-postgres`.
+
+mod arrange;
+mod availability;
+mod conformance;

@@ -1,0 +1,179 @@
+//! A PostgreSQL database for each test.
+//!
+//! The server is the one of `CONTEXT_TEST_POSTGRES_URL`, which `scripts/test` starts, else of `DATABASE_URL`. Only
+//! databases named `ctxt_…` are made and dropped there. Without a server a test is skipped, and says so; with
+//! `CONTEXT_TEST_POSTGRES_REQUIRED` or `CI` set it fails.
+//!
+//! ```no_run
+//! # async fn example() {
+//! use context_test_postgres::TestDatabase;
+//!
+//! let Some(database) = TestDatabase::create("example", async |_url| {}).await else { return };
+//! println!("{}", database.url());
+//! # }
+//! ```
+
+mod url;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio_postgres::{Client, NoTls};
+
+pub use url::with_database;
+
+/// Databases of tests that were killed are dropped after this long.
+const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// Any number that nobody else locks.
+const TEMPLATE_LOCK: i64 = 0x6374_7874_746d_706c;
+
+/// A database that lives as long as this value.
+#[derive(Debug)]
+pub struct TestDatabase {
+    server: String,
+    name: String,
+    url: String,
+}
+
+/// Where the tests' server is, if there is one.
+///
+/// # Panics
+/// When there is none and a test run must not go without.
+#[must_use]
+pub fn server() -> Option<String> {
+    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let found = set("CONTEXT_TEST_POSTGRES_URL").or_else(|| set("DATABASE_URL"));
+    if found.is_none() {
+        let required = set("CONTEXT_TEST_POSTGRES_REQUIRED").or_else(|| set("CI")).is_some();
+        assert!(!required, "there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test");
+        eprintln!("SKIPPED: there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test");
+    }
+    found
+}
+
+impl TestDatabase {
+    /// A new database, copied from a template. The first caller of a template's name makes it: `prepare` gets the URL
+    /// of an empty database and leaves no connection behind. The name must change with what `prepare` does.
+    ///
+    /// # Panics
+    /// When the server does not do what it is asked.
+    pub async fn create(template: &str, prepare: impl AsyncFnOnce(&str)) -> Option<Self> {
+        let server = server()?;
+        let client = connect(&server).await;
+        let template = format!("ctxt_template_{template}");
+        make_template(&client, &server, &template, prepare).await;
+        let name = format!("ctxt_{}_{}", seconds(), uuid::Uuid::new_v4().simple());
+        create_copy(&client, &name, &template).await;
+        let url = with_database(&server, &name);
+        Some(Self { server, name, url })
+    }
+
+    /// A new database without anything in it.
+    ///
+    /// # Panics
+    /// When the server does not do what it is asked.
+    pub async fn empty() -> Option<Self> {
+        let server = server()?;
+        let client = connect(&server).await;
+        let name = format!("ctxt_{}_{}", seconds(), uuid::Uuid::new_v4().simple());
+        run(&client, &format!("CREATE DATABASE {name}")).await;
+        let url = with_database(&server, &name);
+        Some(Self { server, name, url })
+    }
+
+    /// How to connect to it.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A connection to it, for what a test looks at or breaks.
+    ///
+    /// # Panics
+    /// When the server cannot be reached.
+    pub async fn connect(&self) -> Client {
+        connect(&self.url).await
+    }
+}
+
+impl Drop for TestDatabase {
+    fn drop(&mut self) {
+        let (server, statement) = (self.server.clone(), format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+        // Whatever runtime this is dropped in, it cannot be waited in.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                runtime.block_on(async {
+                    if let Ok((client, connection)) = tokio_postgres::connect(&server, NoTls).await {
+                        let driver = tokio::spawn(connection);
+                        let _ = client.batch_execute(&statement).await;
+                        drop(client);
+                        let _ = driver.await;
+                    }
+                });
+            }
+        });
+        let _ = dropping.join();
+    }
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the tests' PostgreSQL answers");
+    tokio::spawn(connection);
+    client
+}
+
+async fn run(client: &Client, statement: &str) {
+    client.batch_execute(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+}
+
+/// Tests run in many processes at once: one of them makes the template, the others wait for it.
+async fn make_template(client: &Client, server: &str, template: &str, prepare: impl AsyncFnOnce(&str)) {
+    run(client, &format!("SELECT pg_advisory_lock({TEMPLATE_LOCK})")).await;
+    let known = client.query("SELECT 1 FROM pg_database WHERE datname = $1", &[&template]).await.expect("databases are listed");
+    if known.is_empty() {
+        drop_abandoned(client).await;
+        let unfinished = format!("{template}_unfinished");
+        run(client, &format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await;
+        run(client, &format!("CREATE DATABASE {unfinished}")).await;
+        prepare(&with_database(server, &unfinished)).await;
+        wait_until_alone(client, &unfinished).await;
+        run(client, &format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await;
+    }
+    run(client, &format!("SELECT pg_advisory_unlock({TEMPLATE_LOCK})")).await;
+}
+
+/// A closed connection's process ends a moment later.
+async fn wait_until_alone(client: &Client, database: &str) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
+    while client.query_one(count, &[&database]).await.expect("connections are counted").get::<_, i64>(0) > 0 {
+        assert!(tokio::time::Instant::now() < deadline, "somebody stays connected to {database}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The server refuses to copy a template that another process copies in that moment by some ways of copying.
+async fn create_copy(client: &Client, name: &str, template: &str) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");
+    while let Err(error) = client.batch_execute(&statement).await {
+        let busy = error.code() == Some(&tokio_postgres::error::SqlState::OBJECT_IN_USE);
+        assert!(busy && tokio::time::Instant::now() < deadline, "{statement}: {error:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn drop_abandoned(client: &Client) {
+    let rows = client.query("SELECT datname FROM pg_database WHERE datname LIKE 'ctxt\\_%'", &[]).await.expect("databases are listed");
+    for name in rows.iter().map(|row| row.get::<_, String>(0)) {
+        let made = name.strip_prefix("ctxt_").and_then(|rest| rest.split('_').next()).and_then(|seconds| seconds.parse::<u64>().ok());
+        if made.is_some_and(|made| made + ABANDONED_AFTER.as_secs() < seconds()) {
+            let _ = client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        }
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
