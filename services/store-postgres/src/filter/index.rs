@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn names_fit_and_differ() {
-        let long = MetadataPath::parse(&"segment.".repeat(30).trim_end_matches('.').to_owned()).unwrap();
+        let long = MetadataPath::parse("segment.".repeat(30).trim_end_matches('.')).unwrap();
         let names: Vec<String> = ["status", "Status", "a.b-c", "a.b_c"]
             .iter()
             .map(|path| MetadataPath::parse(path).unwrap())
