@@ -12,6 +12,16 @@ pub enum Switch {
     Auto,
 }
 
+/// What a write does when no embedding can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// The entry is stored, its embedding follows.
+    #[default]
+    Degrade,
+    /// The call fails.
+    Fail,
+}
+
 /// What the operations are configured with; the names are those of the settings.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
@@ -33,6 +43,10 @@ pub struct EngineConfig {
     pub hybrid_rrf_k: u32,
     /// `ENABLE_RERANKING`.
     pub reranking: Switch,
+    /// Milliseconds after which results are given without reranking (`RERANK_TIMEOUT_MS`).
+    pub rerank_timeout_ms: u32,
+    /// `EMBEDDING_ON_FAILURE`.
+    pub on_embedding_failure: OnFailure,
     /// `ENABLE_SUMMARY_GENERATION`.
     pub summaries: Switch,
     /// Characters below which a text gets no summary (`SUMMARY_MIN_CONTENT_LENGTH`).
@@ -52,6 +66,8 @@ impl Default for EngineConfig {
             hybrid: Switch::Auto,
             hybrid_rrf_k: 60,
             reranking: Switch::Auto,
+            rerank_timeout_ms: 2_000,
+            on_embedding_failure: OnFailure::Degrade,
             summaries: Switch::Auto,
             summary_min_content_length: 500,
         }
@@ -68,8 +84,6 @@ pub struct StartError {
     pub missing: &'static str,
 }
 
-pub(crate) const NO_EMBEDDINGS: &str = "this version has no embedding provider";
-
 impl EngineConfig {
     /// Checks that no switch demands what nothing in this installation could provide.
     ///
@@ -80,15 +94,16 @@ impl EngineConfig {
             Switch::True => Err(StartError { setting, missing }),
             Switch::False | Switch::Auto => Ok(()),
         };
-        demand(self.semantic, "ENABLE_SEMANTIC_SEARCH", NO_EMBEDDINGS)?;
-        demand(self.reranking, "ENABLE_RERANKING", "this version has no reranker")?;
         demand(self.summaries, "ENABLE_SUMMARY_GENERATION", "this version has no summary provider")?;
-        if self.fts == Switch::False {
+        if self.fts == Switch::False && self.semantic == Switch::False {
             demand(
                 self.hybrid,
                 "ENABLE_HYBRID_SEARCH",
-                "full-text search is off (ENABLE_FTS=false) and no embedding provider is configured",
+                "full-text search and semantic search are off (ENABLE_FTS=false, ENABLE_SEMANTIC_SEARCH=false)",
             )?;
+        }
+        if self.semantic == Switch::False {
+            demand(self.reranking, "ENABLE_RERANKING", "semantic search, whose model it needs, is off (ENABLE_SEMANTIC_SEARCH=false)")?;
         }
         Ok(())
     }
@@ -97,19 +112,5 @@ impl EngineConfig {
     #[must_use]
     pub fn fts_on(&self) -> bool {
         self.fts != Switch::False
-    }
-
-    /// Whether hybrid search is on: it needs at least one of the two searches.
-    #[must_use]
-    pub fn hybrid_on(&self) -> bool {
-        self.hybrid != Switch::False && self.fts_on()
-    }
-
-    /// Why semantic search does not work.
-    pub(crate) fn semantic_reason(&self) -> String {
-        match self.semantic {
-            Switch::False => "switched off by ENABLE_SEMANTIC_SEARCH=false".to_owned(),
-            Switch::True | Switch::Auto => format!("{NO_EMBEDDINGS} (ENABLE_SEMANTIC_SEARCH=auto)"),
-        }
     }
 }

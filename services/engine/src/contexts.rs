@@ -6,6 +6,7 @@ use context_model::{
 };
 use context_store::{ItemOutcome, RowSelection, StoredBatch, StoredEntry, Written};
 
+use crate::embed::Embeddings;
 use crate::{Caller, Engine, Scope, WriteContext, validate};
 
 impl Engine {
@@ -15,15 +16,17 @@ impl Engine {
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
     pub async fn store_context(&self, caller: &Caller, request: StoreContextRequest, write: WriteContext) -> Result<StoreContextReply> {
         caller.require(Scope::Write)?;
-        let options = self.write_options(caller, "store_context", &request, &write)?;
+        let mut options = self.write_options(caller, "store_context", &request, &write)?;
         let entry = validate::entry(request, &self.config.limits, &mut 0)?;
+        let Embeddings { items, pending } = self.embed(vec![Some(entry.text.clone())]).await?;
+        options.embeddings = items;
         let thread_id = entry.thread_id.as_str().to_owned();
         let written = self.store.store_contexts(&caller.owner, vec![entry], true, options).await.map_err(one_item)?;
         let (ItemOutcome { id, version, duplicate }, revision) = single(written)?;
         let message = if duplicate {
             format!("Context {id} is the thread's newest entry and says the same; no second one was stored")
         } else {
-            format!("Stored context {id}")
+            self.stored_message(format!("Stored context {id}"), pending)
         };
         Ok(StoreContextReply { success: true, context_id: id, thread_id, message, version, revision, duplicate })
     }
@@ -34,19 +37,23 @@ impl Engine {
     /// As [`store_context`](Self::store_context); with `atomic` the first bad item is the error, named by its index.
     pub async fn store_context_batch(&self, caller: &Caller, request: StoreContextBatchRequest, write: WriteContext) -> Result<BatchReply> {
         caller.require(Scope::Write)?;
-        let options = self.write_options(caller, "store_context_batch", &request, &write)?;
+        let mut options = self.write_options(caller, "store_context_batch", &request, &write)?;
         let StoreContextBatchRequest { entries, atomic } = request;
         let atomic = atomic.unwrap_or(true);
         batch_size(entries.len(), "entries")?;
         let mut total = 0;
         let entries = entries.into_iter().map(|entry| validate::entry(entry, &self.config.limits, &mut total));
         let Checked { items, failed } = Checked::new(entries, atomic, "entries")?;
+        let embeddings = self.embed(items.iter().map(|entry| Some(entry.text.clone())).collect()).await?;
+        options.embeddings = embeddings.items;
         let written = if items.is_empty() {
             self.nothing_written(caller).await?
         } else {
             self.store.store_contexts(&caller.owner, items, atomic, options).await.map_err(|e| e.into_error("entries"))?
         };
-        Ok(batch_reply(written, failed, "Stored", |_| None, |_| None))
+        let mut reply = batch_reply(written, failed, "Stored", |_| None, |_| None);
+        reply.message = self.stored_message(reply.message, embeddings.pending);
+        Ok(reply)
     }
 
     /// Changes one entry.
@@ -56,12 +63,14 @@ impl Engine {
     /// `write`; the store's errors.
     pub async fn update_context(&self, caller: &Caller, request: UpdateContextRequest, write: WriteContext) -> Result<UpdateContextReply> {
         caller.require(Scope::Write)?;
-        let options = self.write_options(caller, "update_context", &request, &write)?;
+        let mut options = self.write_options(caller, "update_context", &request, &write)?;
         let update = validate::update(request, &self.config.limits, &mut 0)?;
+        let Embeddings { items, pending } = self.embed(vec![update.text.clone()]).await?;
+        options.embeddings = items;
         let updated_fields = update.updated_fields();
         let written = self.store.update_contexts(&caller.owner, vec![update], true, options).await.map_err(one_item)?;
         let (ItemOutcome { id, version, duplicate: _ }, revision) = single(written)?;
-        let message = format!("Updated {} of context {id}", updated_fields.join(", "));
+        let message = self.stored_message(format!("Updated {} of context {id}", updated_fields.join(", ")), pending);
         Ok(UpdateContextReply { success: true, context_id: id, updated_fields, message, version, revision })
     }
 
@@ -76,7 +85,7 @@ impl Engine {
         write: WriteContext,
     ) -> Result<BatchReply> {
         caller.require(Scope::Write)?;
-        let options = self.write_options(caller, "update_context_batch", &request, &write)?;
+        let mut options = self.write_options(caller, "update_context_batch", &request, &write)?;
         let UpdateContextBatchRequest { updates, atomic } = request;
         let atomic = atomic.unwrap_or(true);
         batch_size(updates.len(), "updates")?;
@@ -84,13 +93,17 @@ impl Engine {
         let mut total = 0;
         let updates = updates.into_iter().map(|update| validate::update(update, &self.config.limits, &mut total));
         let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
+        let embeddings = self.embed(items.iter().map(|update| update.text.clone()).collect()).await?;
+        options.embeddings = embeddings.items;
         let fields: Vec<Vec<String>> = items.iter().map(context_model::EntryUpdate::updated_fields).collect();
         let written = if items.is_empty() {
             self.nothing_written(caller).await?
         } else {
             self.store.update_contexts(&caller.owner, items, atomic, options).await.map_err(|e| e.into_error("updates"))?
         };
-        Ok(batch_reply(written, failed, "Updated", |stored| fields.get(stored).cloned(), |index| ids.get(index).copied()))
+        let mut reply = batch_reply(written, failed, "Updated", |stored| fields.get(stored).cloned(), |index| ids.get(index).copied());
+        reply.message = self.stored_message(reply.message, embeddings.pending);
+        Ok(reply)
     }
 
     /// Entries in full, newest first; unknown ids are skipped.

@@ -5,15 +5,17 @@ use std::time::Instant;
 use context_model::{
     Error, Filter, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Reason, Result, Scores, Violations,
 };
-use context_store::{FtsPage, FtsSearch, ScoredEntry};
+use context_store::{FtsPage, FtsSearch, Page, RankSearch, RankedByWords, Ranking, RowSelection, SemanticSearch};
 use context_text::{Mode, Parsed};
 
+use crate::fusion::{Fused, Fusion, SHALLOW, fuse};
+use crate::rerank::{Candidate, Reranking};
 use crate::search::{cap_warning, ranked_page};
+use crate::semantic::{depth, in_page, milliseconds};
 use crate::{Caller, Engine, Scope, Switch, validate};
 
 impl Engine {
-    /// Entries found by words and by meaning, fused by reciprocal rank. A leg that cannot take part is left out, with
-    /// a warning.
+    /// Entries found by words and by meaning, fused. A leg that cannot take part is left out, with a warning.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` when no leg works; `SCOPE_MISSING` without
@@ -30,106 +32,170 @@ impl Engine {
         }
         let mut violations = Violations::default();
         validate::query(&request.query, &mut violations);
-        let legs = parse_legs(request.search_modes.take(), &mut violations);
-        if let Some(method) = request.fusion_method.as_deref().filter(|m| *m != "rrf") {
-            let shown: String = method.chars().take(40).collect();
-            violations.push("fusion_method", format!("`fusion_method` is `{shown}`; it must be `rrf`"));
-        }
+        let wanted = parse_legs(request.search_modes.take(), &mut violations);
         let k = request.rrf_k.map_or(i64::from(self.config.hybrid_rrf_k), |k| validate::in_range(k, &(1..=1000), "rrf_k", &mut violations));
+        let fusion = parse_fusion(request.fusion_method.as_deref(), k, &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
         let filter = Filter::parse(request.take_filters(), &mut violations);
         violations.finish(())?;
 
-        if !(legs.fts && self.config.fts_on()) {
-            let mut reasons = Vec::new();
-            if legs.fts {
-                reasons.push("full-text search is switched off by ENABLE_FTS=false".to_owned());
-            }
-            if legs.semantic {
-                reasons.push(self.semantic_unavailable().message);
-            }
-            return Err(Error::new(Reason::FeatureUnavailable, format!("hybrid search has no search to run: {}", reasons.join("; "))));
-        }
         let explain = request.explain_query.unwrap_or(false);
         let filters = filter.count();
-        let mut reply = HybridSearchContextReply {
-            query: request.query,
-            fusion_method: "rrf".to_owned(),
-            search_modes_used: vec!["fts".to_owned()],
-            fts_count: 0,
-            semantic_count: 0,
-            results: Vec::new(),
-            count: 0,
-            stats: None,
-            warnings: Vec::new(),
-            revision: 0,
-        };
-        if legs.semantic {
-            reply.warnings.push(format!("{}; only full text was searched", self.semantic_unavailable().message));
+        let (legs, mut warnings) = self.legs(&wanted, &request.query).await?;
+        let model_ms = milliseconds(started);
+        let Legs { fts, semantic, used } = legs;
+        let search = RankSearch { fts, semantic, depth: depth(page, SHALLOW as u32), explain };
+        let ranking = self.rank(caller, search, filter, Self::read(min_revision)).await?;
+        let search_ms = milliseconds(started) - model_ms;
+        let fused = fuse(&ranking, fusion);
+        let mut plan = ranking.plan;
+        let candidates = fused.iter().map(|entry| Candidate {
+            id: entry.id,
+            score: entry.score,
+            part: entry.meaning.map(|(_, found)| (found.start, found.end)),
+        });
+        let Reranking { order, warning } = self.rerank(caller, &request.query, candidates.collect(), &mut plan).await;
+        warnings.extend(warning);
+        warnings.extend(ranking.capped_at.map(cap_warning));
+        let of_id = |id: i64| fused.iter().find(|entry| entry.id == id);
+        let shown: Vec<(&Fused, Option<f64>)> =
+            in_page(&order, page).iter().filter_map(|(id, rerank_score)| of_id(*id).map(|entry| (entry, *rerank_score))).collect();
+        let ids = shown.iter().map(|(entry, _)| entry.id).collect();
+        let entries = self.entries_in_order(caller, ids, request.include_images).await?;
+        let results = self.hits_in_order(entries, |id| {
+            let (entry, rerank_score) = shown.iter().find(|(entry, _)| entry.id == id)?;
+            Some(Scores::Hybrid(scores(entry, *rerank_score)))
+        });
+        if explain {
+            plan.push(format!("fusion: {} of {} by words and {} by meaning", fusion.name(), ranking.fts.len(), ranking.semantic.len()));
+            plan.push(format!("times: query vector {model_ms:.1} ms, search {search_ms:.1} ms"));
         }
-        // A natural-language query must not demand all of its words: any of them, ranked.
-        let parsed = context_text::parse(Mode::Match, &reply.query, &self.analyzer).ok().flatten();
-        let Some(parsed) = parsed.map(|parsed| Parsed { query: parsed.loosest().clone(), fallback: None }) else {
-            let statistics = self.store.statistics(&caller.owner, Self::read(min_revision)).await.map_err(crate::store_error)?;
-            reply.stats = explain.then(|| self.stats(started, filters, 0, Vec::new(), None));
-            return Ok(HybridSearchContextReply { revision: statistics.revision, ..reply });
-        };
-        let selection = self.selection(request.include_images, explain, self.shown_chars());
-        let search = FtsSearch { query: parsed, ranking_cap: self.config.fts_ranking_cap };
-        let found = self
-            .store
-            .fts_search(&caller.owner, search, filter, page, selection, Self::read(min_revision))
-            .await
-            .map_err(crate::store_error)?;
+        let stats = explain.then(|| self.stats(started, filters, results.len(), plan, ranking.capped_at));
+        Ok(HybridSearchContextReply {
+            query: request.query,
+            fusion_method: fusion.name().to_owned(),
+            search_modes_used: used,
+            fts_count: ranking.fts.len() as i64,
+            semantic_count: ranking.semantic.len() as i64,
+            count: results.len() as i64,
+            results,
+            stats,
+            warnings,
+            revision: ranking.revision,
+        })
+    }
+
+    /// What can be searched of what is wanted, with a warning for what cannot.
+    async fn legs(&self, wanted: &Wanted, query: &str) -> Result<(Legs, Vec<String>)> {
+        let mut legs = Legs { fts: None, semantic: None, used: Vec::new() };
+        let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
+        if wanted.fts && !self.config.fts_on() {
+            reasons.push("full-text search is switched off by ENABLE_FTS=false".to_owned());
+        } else if wanted.fts {
+            legs.used.push("fts".to_owned());
+            // A natural-language query must not demand all of its words: any of them, ranked.
+            let parsed = context_text::parse(Mode::Match, query, &self.analyzer).ok().flatten();
+            let parsed = parsed.map(|parsed| Parsed { query: parsed.loosest().clone(), fallback: None });
+            legs.fts = parsed.map(|query| FtsSearch { query, ranking_cap: self.config.fts_ranking_cap });
+        }
+        if wanted.semantic {
+            match self.query_vector(query).await {
+                Ok(search) => {
+                    legs.used.push("semantic".to_owned());
+                    legs.semantic = Some(search);
+                }
+                Err(error) => reasons.push(error.message),
+            }
+        }
+        if legs.used.is_empty() {
+            let message = format!("hybrid search has no search to run: {}", reasons.join("; "));
+            return Err(Error::new(Reason::FeatureUnavailable, message));
+        }
+        let only = if legs.semantic.is_some() { "only meaning was searched" } else { "only full text was searched" };
+        warnings.extend(reasons.into_iter().map(|reason| format!("{reason}; {only}")));
+        Ok((legs, warnings))
+    }
+
+    async fn query_vector(&self, query: &str) -> Result<SemanticSearch> {
+        let (ready, _) = self.meaning().map_err(|reason| crate::meaning::unavailable(&reason))?;
+        let vector = ready.of_query(query).await?;
+        Ok(SemanticSearch { model: ready.model.clone(), vector })
+    }
+
+    /// The rankings; by words alone from a store without vectors too.
+    async fn rank(&self, caller: &Caller, search: RankSearch, filter: Filter, read: context_store::Read) -> Result<Ranking> {
+        if search.fts.is_none() && search.semantic.is_none() {
+            // Nothing in the query can be searched for: punctuation, emoji.
+            let statistics = self.store.statistics(&caller.owner, read).await.map_err(crate::store_error)?;
+            return Ok(Ranking { revision: statistics.revision, ..Ranking::default() });
+        }
+        if let Some(vectors) = self.store.vectors() {
+            return vectors.rank(&caller.owner, search, filter, read).await.map_err(crate::store_error);
+        }
+        let RankSearch { fts: Some(words), semantic: _, depth, explain } = search else { return Ok(Ranking::default()) };
+        let page = Page { limit: depth, offset: 0 };
+        let selection = RowSelection { images: false, text_chars: Some(0), explain, max_bytes: u64::MAX };
+        let found = self.store.fts_search(&caller.owner, words, filter, page, selection, read).await.map_err(crate::store_error)?;
         let FtsPage { entries, used_fallback: _, capped_at, revision, plan } = found;
-        // With one leg the fused order is that leg's order, so its page is the page.
-        let first_rank = i64::try_from(page.offset).unwrap_or(i64::MAX - 200) + 1;
-        reply.results = entries
-            .into_iter()
-            .zip(first_rank..)
-            .map(|(ScoredEntry { entry, score }, rank)| {
-                let scores = HybridScores {
-                    rrf: 1.0 / (k as f64 + rank as f64),
-                    fts_rank: Some(rank),
-                    semantic_rank: None,
-                    fts_score: Some(score),
-                    semantic_distance: None,
-                    rerank_score: None,
-                };
-                self.hit(entry, Some(Scores::Hybrid(scores)), None)
-            })
-            .collect();
-        reply.count = reply.results.len() as i64;
-        reply.fts_count = first_rank - 1 + reply.count;
-        reply.stats = explain.then(|| self.stats(started, filters, reply.results.len(), plan, capped_at));
-        reply.warnings.extend(capped_at.map(cap_warning));
-        reply.revision = revision;
-        Ok(reply)
+        let fts = entries.into_iter().map(|found| RankedByWords { id: found.entry.id, score: found.score }).collect();
+        Ok(Ranking { fts, semantic: Vec::new(), capped_at, revision, plan })
     }
 }
 
-/// The searches a caller wants fused.
+fn scores(entry: &Fused, rerank_score: Option<f64>) -> HybridScores {
+    HybridScores {
+        rrf: entry.score,
+        fts_rank: entry.words.map(|(rank, _)| rank),
+        semantic_rank: entry.meaning.map(|(rank, _)| rank),
+        fts_score: entry.words.map(|(_, score)| score),
+        semantic_distance: entry.meaning.map(|(_, found)| found.distance),
+        rerank_score,
+    }
+}
+
+/// What is searched.
 struct Legs {
+    fts: Option<FtsSearch>,
+    semantic: Option<SemanticSearch>,
+    /// The names of the searches that take part.
+    used: Vec<String>,
+}
+
+/// The searches a caller wants fused.
+struct Wanted {
     fts: bool,
     semantic: bool,
 }
 
-fn parse_legs(modes: Option<Vec<String>>, violations: &mut Violations) -> Legs {
-    let Some(modes) = modes else { return Legs { fts: true, semantic: true } };
-    let mut legs = Legs { fts: false, semantic: false };
+fn parse_fusion(given: Option<&str>, k: i64, violations: &mut Violations) -> Fusion {
+    let rrf = Fusion::ReciprocalRank { k: k as f64 };
+    match given {
+        None | Some("rrf") => rrf,
+        Some("convex") => Fusion::Convex,
+        Some(other) => {
+            let shown: String = other.chars().take(40).collect();
+            violations.push("fusion_method", format!("`fusion_method` is `{shown}`; it must be `rrf` or `convex`"));
+            rrf
+        }
+    }
+}
+
+fn parse_legs(modes: Option<Vec<String>>, violations: &mut Violations) -> Wanted {
+    let Some(modes) = modes else { return Wanted { fts: true, semantic: true } };
+    let mut wanted = Wanted { fts: false, semantic: false };
     if modes.is_empty() {
         violations.push("search_modes", "`search_modes` is empty; it must hold `fts`, `semantic` or both");
     }
     for (i, mode) in modes.iter().enumerate() {
         match mode.as_str() {
-            "fts" => legs.fts = true,
-            "semantic" => legs.semantic = true,
+            "fts" => wanted.fts = true,
+            "semantic" => wanted.semantic = true,
             other => {
                 let shown: String = other.chars().take(40).collect();
                 violations.push(format!("search_modes[{i}]"), format!("`search_modes[{i}]` is `{shown}`; it must be `fts` or `semantic`"));
             }
         }
     }
-    legs
+    wanted
 }

@@ -7,6 +7,7 @@
 mod artifact_lists;
 mod artifact_versions;
 mod artifacts;
+mod backfill;
 mod caller;
 mod canonical;
 mod clock;
@@ -14,9 +15,14 @@ mod config;
 mod contexts;
 mod delete;
 mod diff;
+mod embed;
+mod fusion;
 mod hits;
 mod hybrid;
+mod meaning;
+mod rerank;
 mod search;
+mod semantic;
 mod statistics;
 mod threads;
 mod truncate;
@@ -24,7 +30,7 @@ mod validate;
 
 pub use caller::{Caller, Scope, WriteContext};
 pub use clock::{Clock, SystemClock};
-pub use config::{EngineConfig, StartError, Switch};
+pub use config::{EngineConfig, OnFailure, StartError, Switch};
 pub use truncate::truncate;
 
 use std::sync::Arc;
@@ -43,6 +49,7 @@ pub struct Engine {
     config: EngineConfig,
     clock: Arc<dyn Clock>,
     analyzer: Analyzer,
+    meaning: meaning::Meaning,
 }
 
 impl Engine {
@@ -53,7 +60,7 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         config.check()?;
         let analyzer = Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
-        Ok(Self { store, config, clock, analyzer })
+        Ok(Self { store, config, clock, analyzer, meaning: meaning::Meaning::default() })
     }
 
     /// What the engine was configured with.

@@ -1,10 +1,10 @@
-//! Searching by filters and by words; searching by meaning says why it cannot.
+//! Searching by filters and by words.
 
 use std::time::Instant;
 
 use context_model::{
     Error, Filter, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores,
-    SearchContextReply, SearchContextRequest, SemanticSearchContextReply, SemanticSearchContextRequest, Violations,
+    SearchContextReply, SearchContextRequest, Violations,
 };
 use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry};
 use context_text::{Mode, Query};
@@ -113,29 +113,6 @@ impl Engine {
         reply.warnings.extend(capped_at.map(cap_warning));
         reply.revision = revision;
         Ok(reply)
-    }
-
-    /// Entries near the query in meaning. No embedding provider exists yet, so this always says why not.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` naming each bad field; `FEATURE_UNAVAILABLE` naming the switch.
-    pub async fn semantic_search_context(
-        &self,
-        caller: &Caller,
-        mut request: SemanticSearchContextRequest,
-    ) -> Result<SemanticSearchContextReply> {
-        caller.require(Scope::Read)?;
-        let mut violations = Violations::default();
-        validate::query(&request.query, &mut violations);
-        ranked_page(request.limit, request.offset, &mut violations);
-        validate::min_revision(request.min_revision, &mut violations);
-        let _ = Filter::parse(request.take_filters(), &mut violations);
-        violations.finish(())?;
-        Err(self.semantic_unavailable())
-    }
-
-    pub(crate) fn semantic_unavailable(&self) -> Error {
-        Error::new(Reason::FeatureUnavailable, format!("semantic search is not available: {}", self.config.semantic_reason()))
     }
 
     pub(crate) fn selection(&self, include_images: Option<bool>, explain: bool, text_chars: Option<u32>) -> RowSelection {

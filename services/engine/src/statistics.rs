@@ -2,7 +2,6 @@
 
 use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, SemanticSearchStatus, Statistics, SummaryStatus, Violations};
 
-use crate::config::NO_EMBEDDINGS;
 use crate::{Caller, Engine, Scope, Switch, validate};
 
 impl Engine {
@@ -22,6 +21,7 @@ impl Engine {
             Switch::False => format!("switched off by {setting}=false"),
             Switch::True | Switch::Auto => why.to_owned(),
         };
+        let (semantic, chunking, reranking) = self.meaning_status(caller, counts.total_entries).await?;
         Ok(Statistics {
             total_entries: counts.total_entries,
             by_source: counts.by_source,
@@ -30,15 +30,7 @@ impl Engine {
             unique_tags: counts.unique_tags,
             database_size_mb: (counts.database_bytes as f64 / (1024.0 * 1024.0) * 100.0).round() / 100.0,
             connection_metrics: caller.operator.then_some(counts.connections),
-            semantic_search: SemanticSearchStatus {
-                enabled: false,
-                available: false,
-                reason: Some(config.semantic_reason()),
-                model: None,
-                dimensions: None,
-                embedding_count: 0,
-                coverage_percentage: 0.0,
-            },
+            semantic_search: semantic,
             fts: FtsStatus {
                 enabled: config.fts_on(),
                 available: config.fts_on(),
@@ -49,21 +41,8 @@ impl Engine {
                 indexed_entries: counts.indexed_entries,
                 coverage_percentage: percentage(counts.indexed_entries, counts.total_entries),
             },
-            chunking: ChunkingStatus {
-                enabled: false,
-                available: false,
-                reason: Some(NO_EMBEDDINGS.to_owned()),
-                chunk_size: None,
-                chunk_overlap: None,
-                aggregation: "max".to_owned(),
-            },
-            reranking: RerankingStatus {
-                enabled: false,
-                available: false,
-                reason: Some(absent(config.reranking, "ENABLE_RERANKING", "this version has no reranker")),
-                provider: None,
-                model: None,
-            },
+            chunking,
+            reranking,
             summary_generation: SummaryStatus {
                 enabled: false,
                 available: false,
@@ -76,6 +55,50 @@ impl Engine {
             },
             revision: counts.revision,
         })
+    }
+
+    /// The state of what needs embeddings.
+    async fn meaning_status(&self, caller: &Caller, total_entries: i64) -> Result<(SemanticSearchStatus, ChunkingStatus, RerankingStatus)> {
+        let meaning = self.meaning();
+        let on = meaning.is_ok();
+        let reason = meaning.as_ref().err().cloned();
+        let embedding_count = match &meaning {
+            Ok((_, vectors)) => vectors.embedded_entries(&caller.owner).await.map_err(crate::store_error)?,
+            Err(_) => 0,
+        };
+        let embedder = meaning.ok().map(|(ready, _)| std::sync::Arc::clone(&ready.embedder));
+        let model = embedder.as_ref().map(|embedder| embedder.model().clone());
+        let sizes = embedder.as_ref().map(|embedder| embedder.chunk_sizes());
+        let semantic = SemanticSearchStatus {
+            enabled: on,
+            available: on,
+            reason: reason.clone(),
+            model: model.as_ref().map(|model| model.name.clone()),
+            dimensions: model.as_ref().map(|model| model.dimensions as i64),
+            embedding_count,
+            coverage_percentage: if on { percentage(embedding_count, total_entries) } else { 0.0 },
+        };
+        let chunking = ChunkingStatus {
+            enabled: on,
+            available: on,
+            reason: reason.clone(),
+            chunk_size: sizes.map(|sizes| sizes.target as i64),
+            chunk_overlap: sizes.map(|sizes| sizes.overlap as i64),
+            aggregation: "max".to_owned(),
+        };
+        let reranks = self.reranked() > 0;
+        let why_not = match self.config.reranking {
+            Switch::False => Some("switched off by ENABLE_RERANKING=false".to_owned()),
+            Switch::True | Switch::Auto => reason,
+        };
+        let reranking = RerankingStatus {
+            enabled: reranks,
+            available: reranks,
+            reason: why_not.filter(|_| !reranks),
+            provider: reranks.then(|| "late_interaction".to_owned()),
+            model: model.filter(|_| reranks).map(|model| model.name),
+        };
+        Ok((semantic, chunking, reranking))
     }
 }
 

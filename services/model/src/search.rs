@@ -112,7 +112,7 @@ search_request!(
 );
 
 search_request!(
-    /// Full text and meaning together, fused by rank.
+    /// Full text and meaning together, fused.
     HybridSearchContextRequest,
     "Results at most, 1 to 100; absent: 5.",
     {
@@ -123,7 +123,7 @@ search_request!(
         /// The searches to fuse, of `fts` and `semantic`; absent: both.
         #[serde(skip_serializing_if = "Option::is_none")]
         search_modes: Option<Vec<String>>,
-        /// How results are fused: `rrf`.
+        /// How results are fused: `rrf` (by rank) or `convex` (by score); absent: `rrf`.
         #[serde(skip_serializing_if = "Option::is_none")]
         fusion_method: Option<String>,
         /// The constant k of reciprocal rank fusion, 1 to 1000; absent: HYBRID_RRF_K.
@@ -216,7 +216,7 @@ pub struct SemanticScores {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HybridScores {
-    /// The fused score, the sum of `1 / (k + rank)`; higher is better.
+    /// The fused score; higher is better. With `rrf` the sum of `1 / (k + rank)`, with `convex` 0 to 1.
     pub rrf: f64,
     /// The place among full-text results, from 1; null when not among them.
     #[schema(required)]
@@ -315,7 +315,7 @@ pub struct SemanticSearchContextReply {
 pub struct HybridSearchContextReply {
     /// The query as given.
     pub query: String,
-    /// `rrf`.
+    /// `rrf` or `convex`.
     pub fusion_method: String,
     /// The searches that took part.
     pub search_modes_used: Vec<String>,

@@ -9,5 +9,5 @@ mod reranker;
 mod worker;
 
 pub use directory::{LoadError, ModelDirectory};
-pub use embedder::{LocalEmbedder, Prefixes};
+pub use embedder::{ChunkWish, LocalEmbedder, Prefixes};
 pub use reranker::LocalReranker;

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::config::{Backend, Config};
+use crate::models::{self, Choice};
 
 /// Below this much free space the disk is as good as full.
 const MIN_FREE_BYTES: u64 = 100 * 1024 * 1024;
@@ -38,6 +39,7 @@ pub async fn examine(config: &Config) -> Examination {
         Err(sentence) => found.line(false, "settings", sentence),
     }
     let answers = service(config, &mut found).await;
+    embeddings(config, &mut found).await;
     if config.storage.storage_backend == Backend::Sqlite {
         database(config, answers, &mut found).await;
         disk(&config.storage.db_path, &mut found);
@@ -99,6 +101,26 @@ async fn get(socket: &Path, path: &str) -> std::io::Result<u16> {
         .ok()
         .and_then(|status| status.parse().ok())
         .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "what answers there is not this service"))
+}
+
+/// Whether search by meaning can work. Being without it is no fault.
+async fn embeddings(config: &Config, found: &mut Examination) {
+    match models::choose(config) {
+        Ok(Choice::Off(reason)) => found.line(true, "embeddings", format_args!("off, so there is no search by meaning: {reason}")),
+        // Said by the check of the settings.
+        Err(_) => {}
+        Ok(choice) => match models::load(choice, config).await {
+            Ok(Ok(embedder)) => {
+                let model = embedder.model();
+                found.line(
+                    true,
+                    "embeddings",
+                    format_args!("`{}` works ({} dimensions, {})", model.name, model.dimensions, model.provider),
+                );
+            }
+            Ok(Err(reason)) | Err(reason) => found.line(false, "embeddings", reason),
+        },
+    }
 }
 
 async fn database(config: &Config, answers: bool, found: &mut Examination) {

@@ -30,6 +30,7 @@ mod host;
 pub mod logging;
 mod memory;
 mod metrics;
+mod models;
 mod open;
 mod operation;
 mod patience;

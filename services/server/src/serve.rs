@@ -26,6 +26,7 @@ use crate::connections::Connections;
 use crate::edge::{Edge, Peer, edge, is_grpc};
 use crate::grpc;
 use crate::host::AllowedHosts;
+use crate::models;
 use crate::open::{DRAIN_ROUTE, Opened, open};
 use crate::rest::{self, Problem};
 use crate::socket::{BindError, Socket};
@@ -73,6 +74,8 @@ pub enum Started {
 pub struct Running {
     places: Places,
     engine: Arc<Engine>,
+    /// Embeds what was stored without vectors.
+    backfill: tokio::task::AbortHandle,
     health: tonic_health::server::HealthReporter,
     connections: Connections,
     socket: Socket,
@@ -97,6 +100,12 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     };
     let engine = Engine::new(Arc::new(store), config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
+    if let Err(sentence) = models::install(&engine, config).await {
+        engine.close().await;
+        return Err(StartError::Settings(sentence));
+    }
+    let in_background = Arc::clone(&engine);
+    let backfill = tokio::spawn(async move { in_background.backfill().await }).abort_handle();
     let (socket, unix) = Socket::bind(&config.socket()).await?;
     let app = Arc::new(App::new(engine.clone(), config));
     let stop = CancellationToken::new();
@@ -113,6 +122,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     Ok(Started::Running(Running {
         places,
         engine,
+        backfill,
         health,
         connections,
         socket,
@@ -268,6 +278,7 @@ impl Running {
         self.connections.closed(self.drain_timeout).await;
         // The file goes first, while the database is still locked: its name may be a successor's right afterwards.
         drop(self.socket);
+        self.backfill.abort();
         self.engine.close().await;
         tracing::info!("Stopped");
     }

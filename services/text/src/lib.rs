@@ -49,6 +49,7 @@ mod window;
 pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
 pub use fold::fold;
 pub use language::Language;
+pub use plain::content_words;
 pub use query::{MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, QueryError, Term, parse};
 pub use snippet::highlight;
 pub use split::{ChunkSizes, chunks, estimated_tokens};

@@ -1,6 +1,7 @@
 //! The modes without operators: any input is a list of words.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use crate::pieces::{Piece, each_piece, sequence};
 use crate::{Analyzer, MAX_TERMS, Parsed, Query, fold};
@@ -41,6 +42,19 @@ fn by_stem(piece: &Piece) -> Piece {
         Piece::Run(terms) => terms.iter_mut().for_each(|term| term.word.clone_from(&term.stem)),
     }
     same
+}
+
+/// Where in a text the words are that say something: all but the stop words, or all when there are no others. In bytes.
+#[must_use]
+pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<Range<usize>> {
+    let language = analyzer.language();
+    let (mut content, mut stop_words) = (Vec::new(), Vec::new());
+    analyzer.tokens(text, &mut |token| {
+        let words = if language.is_stop_word(&fold(token.word)) { &mut stop_words } else { &mut content };
+        words.push(token.start..token.end);
+        true
+    });
+    if content.is_empty() { stop_words } else { content }
 }
 
 /// [`crate::Mode::Match`].

@@ -37,6 +37,7 @@ pub(crate) fn command(name: &str, dir: &TempDir) -> Command {
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
         .env("HOME", dir.path())
+        .env("EMBEDDING_PROVIDER", "none")
         .env("XDG_RUNTIME_DIR", dir.path())
         .env("DB_PATH", dir.path().join("contexts.db"))
         .kill_on_drop(true)

@@ -1,8 +1,10 @@
 //! A model's directory.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use context_bert::{Model, ModelError, Tokens};
+use sha2::{Digest as _, Sha256};
 
 /// Why a directory gives no model.
 pub type LoadError = ModelError;
@@ -12,7 +14,6 @@ pub type LoadError = ModelError;
 pub struct ModelDirectory {
     path: PathBuf,
     name: String,
-    revision: String,
 }
 
 impl ModelDirectory {
@@ -22,7 +23,7 @@ impl ModelDirectory {
         let path = path.into();
         let own = || path.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
         let name = name.map_or_else(own, str::to_owned);
-        Self { path, name, revision: String::new() }
+        Self { path, name }
     }
 
     /// The path.
@@ -37,10 +38,17 @@ impl ModelDirectory {
         &self.name
     }
 
-    /// What tells this state of the model from another: a fingerprint of the weights' size and tensors.
-    #[must_use]
-    pub fn revision(&self) -> &str {
-        &self.revision
+    /// What tells this state of the model from another: the start of its weights' SHA-256.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn revision(&self) -> Result<String, LoadError> {
+        let path = self.path.join("model.safetensors");
+        let mut hash = Sha256::new();
+        File::open(&path)
+            .and_then(|mut file| std::io::copy(&mut file, &mut hash))
+            .map_err(|source| ModelError::File { path: path.clone(), source })?;
+        Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// Whether the files of a model are there.

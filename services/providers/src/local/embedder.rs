@@ -31,6 +31,15 @@ impl Prefixes {
     }
 }
 
+/// How long chunks are wanted, in tokens; what is absent follows from the model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChunkWish {
+    /// Tokens of a chunk, at most what the model reads.
+    pub size: Option<usize>,
+    /// Tokens that neighbouring chunks share, at most half a chunk.
+    pub overlap: Option<usize>,
+}
+
 /// An embedding model inside the service.
 pub struct LocalEmbedder {
     model: Model,
@@ -45,19 +54,20 @@ impl LocalEmbedder {
     ///
     /// # Errors
     /// A file that is missing or malformed, or a network of another kind.
-    pub fn load(directory: &ModelDirectory, prefixes: Prefixes) -> Result<Self, LoadError> {
+    pub fn load(directory: &ModelDirectory, prefixes: Prefixes, wish: ChunkWish) -> Result<Self, LoadError> {
         let (network, tokens) = directory.load()?;
         let model = Model {
             provider: "local",
             name: directory.name().to_owned(),
-            revision: directory.revision().to_owned(),
+            revision: directory.revision()?,
             dimensions: network.dimensions(),
         };
         // Two tokens are special ones, and the prefix takes its own.
         let prefix = tokens.starts(&prefixes.document)?.len();
         let room = tokens.max().saturating_sub(2 + prefix).max(4);
-        let target = room * 4 / 5;
-        let sizes = ChunkSizes { target, max: room, overlap: target * 12 / 100 };
+        let target = wish.size.map_or(room * 4 / 5, |size| size.clamp(4, room));
+        let max = if wish.size.is_some() { target } else { room };
+        let sizes = ChunkSizes { target, max, overlap: wish.overlap.unwrap_or(target * 12 / 100).min(target / 2) };
         let worker = Worker::start(network).map_err(|error| LoadError::Unsupported(format!("no thread can be started for it: {error}")))?;
         Ok(Self { model, tokens: Arc::new(tokens), prefixes, worker, sizes })
     }

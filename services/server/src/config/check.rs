@@ -17,7 +17,8 @@ impl Config {
             Auth::Oidc => return Err("AUTH is `oidc`, which is not yet in this version; use `off`".into()),
         }
         self.check_addresses()?;
-        self.engine().check().map_err(|error| error.to_string())
+        self.engine().check().map_err(|error| error.to_string())?;
+        crate::models::choose(self).map(drop)
     }
 
     fn check_addresses(&self) -> Result<(), String> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use context_engine::EngineConfig;
 use context_store_sqlite::Started;
 
-use super::Config;
+use super::{Config, OnFailure};
 
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
@@ -30,6 +30,11 @@ impl Config {
             hybrid: search.enable_hybrid_search,
             hybrid_rrf_k: small(search.hybrid_rrf_k),
             reranking: search.enable_reranking,
+            rerank_timeout_ms: small(search.rerank_timeout_ms),
+            on_embedding_failure: match self.models.embedding_on_failure {
+                OnFailure::Degrade => context_engine::OnFailure::Degrade,
+                OnFailure::Fail => context_engine::OnFailure::Fail,
+            },
             summaries: self.models.enable_summary_generation,
             summary_min_content_length: small(self.models.summary_min_content_length),
         }

@@ -21,7 +21,7 @@ pub use docs::configuration_page;
 pub use limits::LimitSettings;
 pub use load::Load;
 pub use log::{Format, Level, Log};
-pub use models::{Models, OnFailure};
+pub use models::{EmbeddingProvider, Models, OnFailure};
 pub use network::{Auth, Network};
 pub use postgres::Postgres;
 pub use read::{ReadError, read};

@@ -7,6 +7,17 @@ use context_engine::Switch;
 
 use super::value::{number, path, switch};
 
+/// Who makes embeddings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum EmbeddingProvider {
+    /// The first that works
+    Auto,
+    /// A model inside the service
+    Local,
+    /// Nobody
+    None,
+}
+
 /// What a store does when no embedding can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnFailure {
@@ -16,28 +27,38 @@ pub enum OnFailure {
     Fail,
 }
 
-/// Settings of models. They are read and checked; of them this version uses ENABLE_SUMMARY_GENERATION and
-/// SUMMARY_MIN_CONTENT_LENGTH only, because it has no model providers.
+/// Settings of models. Those of servers (OLLAMA_HOST, EMBEDDING_DIM) and of summaries are read and checked, but nothing
+/// uses them yet.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Models (no providers in this version)")]
+#[command(next_help_heading = "Models")]
 pub struct Models {
-    /// Who makes embeddings: auto, or the name of a provider.
-    #[arg(long, env = "EMBEDDING_PROVIDER", value_name = "NAME", default_value = "auto", global = true)]
-    pub embedding_provider: String,
+    /// Who makes embeddings: auto (a model inside the service, when there is one), local (the same, and it must be there)
+    /// or none.
+    #[arg(
+        long,
+        env = "EMBEDDING_PROVIDER",
+        value_name = "NAME",
+        default_value = "auto",
+        hide_possible_values = true,
+        ignore_case = true,
+        global = true
+    )]
+    pub embedding_provider: EmbeddingProvider,
 
-    /// Where Ollama answers.
+    /// Where Ollama answers. Not used in this version.
     #[arg(long, env = "OLLAMA_HOST", value_name = "URL", default_value = "http://localhost:11434", global = true)]
     pub ollama_host: String,
 
-    /// The embedding model. Default with Ollama: embeddinggemma:latest.
+    /// What the embedding model is called. Default: the name of its directory.
     #[arg(long, env = "EMBEDDING_MODEL", value_name = "NAME", global = true)]
     pub embedding_model: Option<String>,
 
-    /// The length of an embedding, 1 to 4096. Default with Ollama: 768.
+    /// The length of an embedding, 1 to 4096. Not used in this version: a model inside the service knows its own.
     #[arg(long, env = "EMBEDDING_DIM", value_name = "N", value_parser = number(1, 4096), global = true)]
     pub embedding_dim: Option<u64>,
 
-    /// A directory with a model for the provider inside the service.
+    /// A directory with a model that runs inside the service, laid out as sentence-transformers does it (config.json,
+    /// tokenizer.json, model.safetensors). Default: all-MiniLM-L6-v2 in ~/.cache/context-service/models, if it is there.
     #[arg(long, env = "EMBEDDING_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
     pub embedding_model_path: Option<PathBuf>,
 
@@ -61,11 +82,11 @@ pub struct Models {
     #[arg(long, env = "EMBEDDING_DOCUMENT_PREFIX", value_name = "TEXT", global = true)]
     pub embedding_document_prefix: Option<String>,
 
-    /// Tokens of a chunk, 16 to 100 000. Default: what the model takes.
+    /// Tokens of a chunk, 16 to 100 000; never more than the model reads. Default: four fifths of what it reads.
     #[arg(long, env = "CHUNK_SIZE", value_name = "N", value_parser = number(16, 100_000), global = true)]
     pub chunk_size: Option<u64>,
 
-    /// Tokens that neighbouring chunks share, 0 to 50 000. Default: from the model.
+    /// Tokens that neighbouring chunks share, 0 to 50 000; at most half a chunk. Default: 12 % of a chunk.
     #[arg(long, env = "CHUNK_OVERLAP", value_name = "N", value_parser = number(0, 50_000), global = true)]
     pub chunk_overlap: Option<u64>,
 

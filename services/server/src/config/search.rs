@@ -29,15 +29,15 @@ pub struct Search {
     #[arg(long, env = "HYBRID_RRF_K", value_name = "K", default_value = "60", value_parser = number(1, 1000), global = true)]
     pub hybrid_rrf_k: u64,
 
-    /// Search by meaning: true, false, or auto (on when embeddings can be made; this version cannot).
+    /// Search by meaning: true, false, or auto (on when there is an embedding model).
     #[arg(long, env = "ENABLE_SEMANTIC_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_semantic_search: Switch,
 
-    /// Reranking of ranked results: true, false, or auto (on when a reranker exists; this version has none).
+    /// Reranking of semantic and hybrid results: true, false, or auto (on when there is an embedding model).
     #[arg(long, env = "ENABLE_RERANKING", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_reranking: Switch,
 
-    /// Milliseconds after which results are given without reranking, 1 to 60 000. Not used in this version.
+    /// Milliseconds after which results are given without reranking, 1 to 60 000.
     #[arg(long, env = "RERANK_TIMEOUT_MS", value_name = "MS", default_value = "2000", value_parser = number(1, 60_000), global = true)]
     pub rerank_timeout_ms: u64,
 

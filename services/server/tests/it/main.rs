@@ -8,6 +8,7 @@ mod edge;
 mod grpc;
 mod lifecycle;
 mod limits;
+mod meaning;
 mod problems;
 mod process;
 mod service;

@@ -99,7 +99,9 @@ impl Drop for Service {
 pub fn settings(directory: &Path, flags: &[&str]) -> config::Config {
     let database = format!("--db-path={}", directory.join("contexts.db").display());
     let socket = format!("--socket={}", directory.join("context.sock").display());
-    let arguments = ["context-service", "--listen=127.0.0.1:0", &database, &socket].into_iter().chain(flags.iter().copied());
+    let arguments = ["context-service", "--listen=127.0.0.1:0", "--embedding-provider=none", &database, &socket]
+        .into_iter()
+        .chain(flags.iter().copied());
     let cli: Cli = config::read(arguments.map(Into::into), &|_| None).expect("settings that can be read");
     cli.config
 }

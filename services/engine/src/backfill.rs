@@ -1,0 +1,128 @@
+//! Embedding in the background what was stored without vectors: while the provider was away, before there was a model,
+//! or because a text was too long to wait for. Entries without vectors are found in the database, so nothing is
+//! forgotten over a restart.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_providers::ProviderError;
+use context_store::{Embedding, LateEmbedding, OwnerId, Unembedded, VectorStore};
+
+use crate::Engine;
+use crate::embed::embed;
+use crate::meaning::Ready;
+
+/// Entries read at a time.
+const ENTRIES: u32 = 16;
+/// How long to wait after a failure, doubled each time, and the most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often all entries are looked at when nothing is known to wait: what was refused is tried again then.
+const INTERVAL: Duration = Duration::from_secs(600);
+
+/// How a look at all entries ended.
+enum Pass {
+    /// Everything that could be embedded is.
+    Done,
+    /// There is no model.
+    Off,
+    /// The provider or the database is away.
+    Failed(Option<Duration>),
+}
+
+impl Engine {
+    /// Embeds what waits, as long as the returned future is polled. Does nothing while there is no model.
+    pub async fn backfill(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let rest = match self.pass().await {
+                Pass::Done => {
+                    pause = FIRST_PAUSE;
+                    INTERVAL
+                }
+                Pass::Off => INTERVAL,
+                Pass::Failed(retry_after) => {
+                    let rest = retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    // Stores that fail meanwhile must not shorten it.
+                    tokio::time::sleep(rest).await;
+                    continue;
+                }
+            };
+            tokio::select! {
+                () = self.meaning.wake.notified() => {}
+                () = tokio::time::sleep(rest) => {}
+            }
+        }
+    }
+
+    async fn pass(&self) -> Pass {
+        let Ok((ready, vectors)) = self.meaning() else { return Pass::Off };
+        let mut next = Some(0);
+        let mut embedded = 0;
+        while let Some(after) = next {
+            let page = match vectors.unembedded(after, ENTRIES).await {
+                Ok(page) => page,
+                Err(error) => {
+                    tracing::debug!(error = %error, "Entries without vectors cannot be read now");
+                    return Pass::Failed(None);
+                }
+            };
+            next = page.next;
+            match slice(&ready, vectors, page.entries).await {
+                Ok(count) => embedded += count,
+                Err(retry_after) => return Pass::Failed(retry_after),
+            }
+        }
+        if embedded > 0 {
+            tracing::info!(entries = embedded, "Embedded entries that waited for it");
+        }
+        Pass::Done
+    }
+}
+
+/// Embeds some entries and says how many took their vectors.
+///
+/// # Errors
+/// When to try again: the provider or the database is away.
+async fn slice(ready: &Arc<Ready>, vectors: &dyn VectorStore, entries: Vec<Unembedded>) -> Result<u64, Option<Duration>> {
+    if entries.is_empty() {
+        return Ok(0);
+    }
+    let texts = entries.iter().map(|entry| Some(entry.text.clone())).collect();
+    let embeddings = match embed(ready, texts, usize::MAX).await {
+        Ok(embeddings) => embeddings,
+        Err(ProviderError::Unavailable { retry_after, what }) => {
+            tracing::debug!(what, "Entries keep waiting for their vectors");
+            return Err(retry_after);
+        }
+        // One of them cannot be embedded; the others can, alone.
+        Err(error) if entries.len() > 1 => {
+            tracing::debug!(error = %error, "Entries are embedded one by one");
+            let mut count = 0;
+            for entry in entries {
+                count += Box::pin(slice(ready, vectors, vec![entry])).await?;
+            }
+            return Ok(count);
+        }
+        Err(error) => {
+            tracing::warn!(error = %error, entry.id = entries[0].id, "An entry cannot be embedded");
+            return Ok(0);
+        }
+    };
+    let mut of_owner: HashMap<OwnerId, Vec<LateEmbedding>> = HashMap::new();
+    for (entry, embedding) in entries.into_iter().zip(embeddings) {
+        if let Embedding::Now(embedded) = embedding {
+            of_owner.entry(entry.owner).or_default().push(LateEmbedding { id: entry.id, version: entry.version, embedded });
+        }
+    }
+    let mut count = 0;
+    for (owner, embeddings) in of_owner {
+        count += vectors.add_embeddings(&owner, embeddings).await.map_err(|error| {
+            tracing::debug!(error = %error, "Vectors cannot be stored now");
+            None
+        })?;
+    }
+    Ok(count)
+}

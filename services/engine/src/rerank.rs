@@ -1,0 +1,134 @@
+//! Ordering the best candidates anew by looking at their texts.
+//!
+//! Without a reranker the embedding model's own token vectors do it (late interaction): each word of the query looks for
+//! the nearest token of the text, and words that say something count more. Blended with the order that is there, it
+//! lifts the recall of questions about conversations and leaves that of abstracts alone.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use context_providers::{ProviderError, Role, TokenVectors, best_similarities};
+use context_store::RowSelection;
+
+use crate::fusion::scale;
+use crate::meaning::Ready;
+use crate::semantic::milliseconds;
+use crate::{Caller, Engine, Switch};
+
+/// Candidates that are looked at.
+const CANDIDATES: u32 = 50;
+/// What the order before weighs in the blend; late interaction weighs the rest.
+const BEFORE_WEIGHT: f64 = 0.5;
+/// What stop words and punctuation of the query weigh; other words weigh 1.
+const FUNCTION_WORD_WEIGHT: f64 = 0.1;
+/// Characters read of an entry that was not found by meaning, so that its best part is not known.
+const START_CHARS: u32 = 1_000;
+
+/// An entry to be judged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Candidate {
+    pub id: i64,
+    /// The score it has; higher is better.
+    pub score: f64,
+    /// Its best part, in characters.
+    pub part: Option<(u32, u32)>,
+}
+
+/// The order after reranking.
+#[derive(Debug)]
+pub(crate) struct Reranking {
+    /// Every candidate with its score, 0 to 1, if it was judged.
+    pub order: Vec<(i64, Option<f64>)>,
+    /// Why nothing was judged although it should have been.
+    pub warning: Option<String>,
+}
+
+impl Engine {
+    /// Candidates that reranking looks at; 0 when it is off.
+    pub(crate) fn reranked(&self) -> u32 {
+        if self.config.reranking == Switch::False || !self.has_meaning() { 0 } else { CANDIDATES }
+    }
+
+    /// Orders the first candidates anew; without a reranker, or when it takes too long, the order stays.
+    pub(crate) async fn rerank(&self, caller: &Caller, query: &str, candidates: Vec<Candidate>, notes: &mut Vec<String>) -> Reranking {
+        let as_it_is = |warning| Reranking { order: candidates.iter().map(|candidate| (candidate.id, None)).collect(), warning };
+        let head = candidates.len().min(self.reranked() as usize);
+        let (Ok((ready, _)), 2..) = (self.meaning(), head) else { return as_it_is(None) };
+        let started = Instant::now();
+        let budget = Duration::from_millis(u64::from(self.config.rerank_timeout_ms));
+        let judged = tokio::time::timeout(budget, self.late_interaction(caller, &ready, query, &candidates[..head])).await;
+        let scores = match judged {
+            Ok(Ok(Some(scores))) => scores,
+            Ok(Ok(None)) => return as_it_is(None),
+            Ok(Err(error)) => return as_it_is(Some(format!("results are not reranked: {error}"))),
+            Err(_) => return as_it_is(Some(format!("results are not reranked: it took more than {} ms", budget.as_millis()))),
+        };
+        notes.push(format!("rerank: {head} candidates by late interaction in {:.1} ms", milliseconds(started)));
+        let before = scale(candidates[..head].iter().map(|candidate| candidate.score));
+        let after = scale(scores.values().copied());
+        let blend = |candidate: &Candidate| {
+            let judged = scores.get(&candidate.id).map_or(0.0, |score| after(*score));
+            BEFORE_WEIGHT * before(candidate.score) + (1.0 - BEFORE_WEIGHT) * judged
+        };
+        let mut order: Vec<(i64, Option<f64>)> =
+            candidates[..head].iter().map(|candidate| (candidate.id, Some(blend(candidate).clamp(0.0, 1.0)))).collect();
+        order.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(std::cmp::Ordering::Equal).then(b.0.cmp(&a.0)));
+        order.extend(candidates[head..].iter().map(|candidate| (candidate.id, None)));
+        Reranking { order, warning: None }
+    }
+
+    /// How well each candidate's text answers the query, word by word. `None` when the provider gives no token vectors.
+    async fn late_interaction(
+        &self,
+        caller: &Caller,
+        ready: &Ready,
+        query: &str,
+        candidates: &[Candidate],
+    ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
+        let Some(mut of_query) = ready.embedder.token_vectors(vec![query.to_owned()], Role::Query).await? else { return Ok(None) };
+        let Some(of_query) = of_query.pop() else { return Ok(None) };
+        let weights = self.weights(ready, query, &of_query);
+        let last = candidates.iter().map(|candidate| candidate.part.map_or(START_CHARS, |(_, end)| end)).max().unwrap_or(0);
+        let selection = RowSelection { images: false, text_chars: Some(last), explain: false, max_bytes: self.max_reply_bytes() };
+        let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
+        let read = Self::read(None);
+        let found = self.store.get_contexts(&caller.owner, ids, selection, read).await;
+        let found = found.map_err(|error| ProviderError::unavailable(error.to_string()))?;
+        let (mut ids, mut texts) = (Vec::new(), Vec::new());
+        for entry in found.entries {
+            let part = candidates.iter().find(|candidate| candidate.id == entry.id).and_then(|candidate| candidate.part);
+            ids.push(entry.id);
+            texts.push(part_of(&entry.text, part.unwrap_or((0, START_CHARS))).to_owned());
+        }
+        let Some(vectors) = ready.embedder.token_vectors(texts, Role::Document).await? else { return Ok(None) };
+        let dimensions = ready.model.dimensions as usize;
+        let total: f64 = weights.iter().sum();
+        let score = |vectors: &TokenVectors| {
+            let similarities = best_similarities(&of_query, vectors, dimensions);
+            let sum: f64 = similarities.iter().zip(&weights).map(|(similarity, weight)| f64::from(*similarity) * weight).sum();
+            if total > 0.0 { (sum / total).clamp(0.0, 1.0) } else { 0.0 }
+        };
+        Ok(Some(ids.into_iter().zip(vectors.iter().map(score)).collect()))
+    }
+
+    /// What each token of the query weighs.
+    fn weights(&self, ready: &Ready, query: &str, tokens: &TokenVectors) -> Vec<f64> {
+        let words: Vec<Range<usize>> = context_text::content_words(query, &self.analyzer);
+        let starts = ready.embedder.token_starts(query);
+        // What stands before the query, a prefix of the model's, has tokens of its own.
+        let prefix = tokens.ids.len().saturating_sub(starts.len());
+        let weight = |start: &usize| if words.iter().any(|word| word.contains(start)) { 1.0 } else { FUNCTION_WORD_WEIGHT };
+        let mut weights = vec![0.0; prefix];
+        weights.extend(starts.iter().map(weight));
+        weights.truncate(tokens.ids.len());
+        weights
+    }
+}
+
+/// These characters of a text.
+fn part_of(text: &str, (start, end): (u32, u32)) -> &str {
+    let byte = |character: u32| text.char_indices().nth(character as usize).map_or(text.len(), |(byte, _)| byte);
+    let (start, end) = (byte(start), byte(end));
+    &text[start.min(end)..end]
+}

@@ -1,0 +1,168 @@
+//! Search by meaning, with a small network of random weights: equal texts are near, and nothing has to be downloaded.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::service::Service;
+
+/// The network that the tests of `context-bert` compare with.
+fn model() -> String {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../bert/tests/reference/cross-encoder").to_owned()
+}
+
+fn with_model() -> Vec<String> {
+    vec!["--embedding-provider=auto".to_owned(), "--embedding-model-path".to_owned(), model()]
+}
+
+async fn start(flags: &[String]) -> Service {
+    Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await
+}
+
+async fn search(service: &Service, kind: &str, body: Value) -> Value {
+    let reply = service.post(&format!("/v1/contexts/search/{kind}"), body).send().await;
+    let found = reply.json();
+    assert_eq!(reply.status.as_u16(), 200, "{found}");
+    found
+}
+
+fn ids(found: &Value) -> Vec<i64> {
+    found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_i64().unwrap()).collect()
+}
+
+const TEXTS: [&str; 4] = [
+    "the database stores every context entry",
+    "agents search threads for meaning",
+    "why did we choose the embedded service",
+    "tags and metadata",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_is_found_by_meaning_when_the_call_returns() {
+    let service = start(&with_model()).await;
+    let mut stored = Vec::new();
+    for text in TEXTS {
+        stored.push(service.store("t", text).await);
+        let found = search(&service, "semantic", json!({"query": text, "limit": 1})).await;
+        assert_eq!(ids(&found), stored[stored.len() - 1..]);
+        let scores = &found["results"][0]["scores"];
+        assert!(scores["semantic_distance"].as_f64().unwrap() < 1e-2, "{scores}");
+        assert!(scores["semantic_rank"].is_null());
+    }
+    let reply = service.patch(&format!("/v1/contexts/{}", stored[0]), json!({"text": "agents and tags"})).send().await;
+    assert_eq!(reply.status.as_u16(), 200);
+    let found = search(&service, "semantic", json!({"query": "agents and tags", "limit": 1})).await;
+    assert_eq!(ids(&found), stored[..1]);
+    service.delete(&format!("/v1/contexts/{}", stored[0])).send().await;
+    let found = search(&service, "semantic", json!({"query": "agents and tags", "explain_query": true})).await;
+    assert!(!ids(&found).contains(&stored[0]));
+    assert!(!found["stats"]["query_plan"].as_array().unwrap().is_empty());
+    let statistics = service.get("/v1/statistics").send().await.json();
+    assert_eq!(statistics["semantic_search"]["embedding_count"], 3);
+    assert_eq!(statistics["semantic_search"]["coverage_percentage"], 100.0);
+    assert_eq!(statistics["semantic_search"]["dimensions"], 48);
+    assert_eq!(statistics["reranking"]["enabled"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hybrid_search_fuses_words_and_meaning_by_the_documented_formula() {
+    let mut flags = with_model();
+    flags.extend(["--enable-reranking".to_owned(), "false".to_owned()]);
+    let service = start(&flags).await;
+    let mut stored = Vec::new();
+    for text in TEXTS {
+        stored.push(service.store("t", text).await);
+    }
+    let found = search(&service, "hybrid", json!({"query": "tags and metadata", "rrf_k": 10})).await;
+    assert_eq!(found["search_modes_used"], json!(["fts", "semantic"]));
+    assert_eq!(found["results"][0]["id"], stored[3]);
+    for hit in found["results"].as_array().unwrap() {
+        let scores = &hit["scores"];
+        let term = |rank: &str| scores[rank].as_i64().map_or(0.0, |rank| 1.0 / (10.0 + rank as f64));
+        let expected = term("fts_rank") + term("semantic_rank");
+        assert!((scores["rrf"].as_f64().unwrap() - expected).abs() < 1e-12, "{scores}");
+        assert!(scores["rerank_score"].is_null());
+    }
+    let only = search(&service, "hybrid", json!({"query": "tags", "search_modes": ["semantic"]})).await;
+    assert_eq!((&only["search_modes_used"], &only["fts_count"]), (&json!(["semantic"]), &json!(0)));
+    let convex = search(&service, "hybrid", json!({"query": "tags and metadata", "fusion_method": "convex"})).await;
+    assert_eq!(convex["fusion_method"], "convex");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_ranked_results_neither_repeat_nor_skip_with_and_without_reranking() {
+    for reranking in ["true", "false"] {
+        let mut flags = with_model();
+        flags.extend(["--enable-reranking".to_owned(), reranking.to_owned()]);
+        let service = start(&flags).await;
+        let words = ["database", "context", "tags", "metadata", "agents", "threads", "service"];
+        for n in 0..70 {
+            let text = format!("{} {} {}", words[n % 7], words[n / 7 % 7], words[(n * 5 + 3) % 7]);
+            service.store(&format!("t{n}"), &text).await;
+        }
+        for kind in ["semantic", "hybrid"] {
+            let whole = ids(&search(&service, kind, json!({"query": "database agents", "limit": 100})).await);
+            assert_eq!(whole.len(), 70, "{kind}");
+            let mut paged = Vec::new();
+            for offset in (0..70).step_by(9) {
+                paged.extend(ids(&search(&service, kind, json!({"query": "database agents", "limit": 9, "offset": offset})).await));
+            }
+            assert_eq!(paged, whole, "{kind}, reranking {reranking}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_narrows_what_is_near_without_starving_it() {
+    let service = start(&with_model()).await;
+    for n in 0..30 {
+        service.store("many", &format!("the database {}", "tags ".repeat(n % 5 + 1))).await;
+    }
+    let other = service.store("other", "agents search threads").await;
+    for kind in ["semantic", "hybrid"] {
+        let found = search(&service, kind, json!({"query": "the database tags", "thread_id": "other"})).await;
+        assert_eq!(ids(&found), [other], "{kind}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_a_time_without_a_model_are_embedded_when_there_is_one() {
+    let directory = TempDir::new().unwrap();
+    let database = directory.path().join("contexts.db").display().to_string();
+    let on_it = |flags: Vec<String>| [flags, vec!["--db-path".to_owned(), database.clone()]].concat();
+    let service = start(&on_it(vec!["--embedding-provider".to_owned(), "none".to_owned()])).await;
+    let mut stored = Vec::new();
+    for text in TEXTS {
+        stored.push(service.store("t", text).await);
+    }
+    let refused = service.post("/v1/contexts/search/semantic", json!({"query": "tags"})).send().await;
+    assert!(refused.json()["detail"].as_str().unwrap().contains("EMBEDDING_PROVIDER=none"), "{}", refused.json());
+    let degraded = search(&service, "hybrid", json!({"query": "tags"})).await;
+    assert_eq!(degraded["search_modes_used"], json!(["fts"]));
+    assert_eq!(degraded["warnings"].as_array().unwrap().len(), 1);
+    service.begin_stop();
+    service.stopped().await;
+
+    let service = start(&on_it(with_model())).await;
+    let embedded = async {
+        while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"] != 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), embedded).await.expect("all are embedded in time");
+    assert_eq!(ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await), stored[1..2]);
+    service.begin_stop();
+    service.stopped().await;
+    let service = start(&on_it(with_model())).await;
+    assert_eq!(ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await), stored[1..2], "after a restart");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_text_is_found_by_any_part_of_it() {
+    let service = start(&with_model()).await;
+    let long =
+        format!("{}\n\nagents search threads for meaning\n\n{}", "the database stores tags. ".repeat(60), "why did we choose. ".repeat(60));
+    let id = service.store("t", &long).await;
+    service.store("t", "metadata").await;
+    let found = search(&service, "semantic", json!({"query": "why did we choose.", "limit": 1})).await;
+    assert_eq!(ids(&found), [id]);
+}
