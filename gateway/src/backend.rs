@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_model::{Error, Reason};
+use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
 use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use hyper_util::rt::TokioIo;
@@ -127,6 +128,12 @@ impl Backend {
         ArtifactServiceClient::new(self.channel.clone())
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
+    }
+
+    /// A client for questions about keys. Cheap: it shares the channel.
+    #[must_use]
+    pub fn keys(&self) -> ApiKeyServiceClient<Channel> {
+        ApiKeyServiceClient::new(self.channel.clone())
     }
 
     /// Where what the service can do is remembered between sessions: beside the socket of the local service.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use context_model as model;
-use context_model::{Error, JsonObject, Reason};
+use context_model::{Error, JsonObject, Reason, Scope};
 use context_proto::v1 as pb;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -160,6 +160,16 @@ impl Operation {
             | Self::ListArtifactVersions
             | Self::GetArtifactVersion
             | Self::DiffArtifactVersions => false,
+        }
+    }
+
+    /// The scope a caller needs for it.
+    #[must_use]
+    pub const fn scope(self) -> Scope {
+        match self {
+            Self::DeleteContext | Self::DeleteContextBatch | Self::DeleteArtifact => Scope::Delete,
+            _ if self.changes() => Scope::Write,
+            _ => Scope::Read,
         }
     }
 

@@ -100,6 +100,28 @@ pub struct StdioArgs {
     /// API key with which this gateway calls the service
     #[arg(long, env = "CONTEXT_API_KEY", default_value = "", hide_default_value = true, hide_env_values = true, value_parser = expanded)]
     pub api_key: String,
+    /// File that holds the API key, instead of the setting above
+    #[arg(long, env = "CONTEXT_API_KEY_FILE", default_value = "", hide_default_value = true, value_parser = expanded)]
+    pub api_key_file: String,
+}
+
+impl StdioArgs {
+    /// The key, from its setting or its file; "" without one.
+    ///
+    /// # Errors
+    /// A sentence when both are given, or the file cannot be read.
+    pub fn key(&self) -> Result<String, String> {
+        match (self.api_key.trim(), self.api_key_file.as_str()) {
+            (key, "") => Ok(key.to_owned()),
+            ("", file) => {
+                let path = context_model::local::expand_home(file);
+                let key = std::fs::read_to_string(&path)
+                    .map_err(|error| format!("CONTEXT_API_KEY_FILE is {file}, which cannot be read: {error}"))?;
+                Ok(key.trim().to_owned())
+            }
+            (_, _) => Err("CONTEXT_API_KEY and CONTEXT_API_KEY_FILE are both set; set one of them".to_owned()),
+        }
+    }
 }
 
 /// Settings of the HTTP transport. Callers bring their own Authorization header; it is passed on unchanged.
@@ -117,6 +139,9 @@ pub struct HttpArgs {
     /// Browser origins that may call, comma-separated: https://app.example:443, or :* for any port
     #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_delimiter = ',', value_parser = expanded)]
     pub allowed_origins: Vec<String>,
+    /// URL of /mcp as clients know it, for the metadata that a 401 points to. Empty: http://ADDRESS/mcp
+    #[arg(long, env = "GATEWAY_PUBLIC_URL", default_value = "", hide_default_value = true, value_parser = expanded)]
+    pub public_url: String,
     /// How the service authenticates callers: off, keys or oidc. With `off` only loopback addresses are served
     #[arg(long, env = "AUTH", default_value = "off", value_parser = authentication)]
     pub auth: String,
@@ -136,6 +161,12 @@ impl HttpArgs {
                 "{} can be reached from other machines and AUTH is off; set AUTH=keys, listen on 127.0.0.1, or pass --insecure",
                 self.listen
             ));
+        }
+        if !self.public_url.is_empty() {
+            let url = self.public_url.parse::<http::Uri>();
+            if !url.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()) {
+                return Err(format!("GATEWAY_PUBLIC_URL is `{}`; write it as https://context.example/mcp", self.public_url));
+            }
         }
         for origin in self.allowed_origins.iter().filter(|origin| !origin.is_empty()) {
             let base = origin.strip_suffix(":*").unwrap_or(origin);

@@ -1,5 +1,6 @@
 //! The HTTP transport: streamable HTTP on `/mcp`, without sessions, beside the health routes.
 
+mod auth;
 mod edge;
 mod serve;
 
@@ -31,6 +32,8 @@ pub struct HttpConfig {
     /// Browser origins that may call, besides this server's own loopback origins; `scheme://host:port`, `:*` for any
     /// port.
     pub allowed_origins: Vec<String>,
+    /// The URL of `/mcp` as clients know it, when every request needs a valid key; `None` while nobody is authenticated.
+    pub guarded_as: Option<String>,
     /// The largest request body, in bytes.
     pub max_message_bytes: usize,
 }
@@ -72,10 +75,20 @@ pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, stop: CancellationToken) 
             .with_cancellation_token(stop),
     );
     let admission = edge::Admission::new(config.max_message_bytes);
-    Router::new()
+    let mut routes = Router::new()
         .route_service("/mcp", service.clone())
         .route_service("/mcp/", service)
-        .layer(from_fn_with_state(admission, edge::admit))
+        .layer(from_fn_with_state(admission, edge::admit));
+    if let Some(resource) = &config.guarded_as {
+        let guard = auth::Guard::new(gateway.clone(), resource);
+        let metadata = guard.metadata();
+        routes = routes.layer(from_fn_with_state(guard, auth::admit));
+        for path in auth::METADATA_PATHS {
+            let metadata = metadata.clone();
+            routes = routes.route(path, get(|| async move { axum::Json(metadata) }));
+        }
+    }
+    routes
         .layer(cors(config.origins()))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))

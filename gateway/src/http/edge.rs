@@ -97,6 +97,9 @@ pub async fn admit(State(admission): State<Admission>, mut request: Request, nex
         let status = if body.len() >= admission.max_message_bytes { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
         return json_rpc_error(status, &scan.id().unwrap_or_default(), -32600, &why);
     }
+    if let Some(refusal) = super::auth::refusal(&parts.extensions, &body) {
+        return refusal;
+    }
     let Some(_values_share) = admission.for_values(scan.values()) else { return overloaded() };
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     // The content type was JSON, so what could not be read was the body.

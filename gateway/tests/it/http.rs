@@ -210,7 +210,13 @@ async fn the_stop_closes_idle_connections_and_ends_subscriptions() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let stop = tokio_util::sync::CancellationToken::new();
-    let config = HttpConfig { listen: address, allowed_hosts: vec![], allowed_origins: vec![], max_message_bytes: MAX_MESSAGE_BYTES };
+    let config = HttpConfig {
+        listen: address,
+        allowed_hosts: vec![],
+        allowed_origins: vec![],
+        guarded_as: None,
+        max_message_bytes: MAX_MESSAGE_BYTES,
+    };
     let serving = tokio::spawn(serve(listener, app(setup.gateway.clone(), &config, stop.clone()), stop.clone()));
     let mut idle = tokio::net::TcpStream::connect(address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();

@@ -20,7 +20,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn list_artifacts(&self, caller: &Caller, request: ListArtifactsRequest) -> Result<ListArtifactsReply> {
-        caller.require(Scope::Read)?;
+        caller.require_for_artifacts(Scope::Read)?;
         let ListArtifactsRequest { limit, offset, cursor, min_revision } = request;
         let mut violations = Violations::default();
         let page = validate::page(limit, offset, DEFAULT_LIMIT, MAX_LIMIT, i64::from(u32::MAX), &mut violations);
@@ -59,7 +59,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn search_artifacts(&self, caller: &Caller, request: SearchArtifactsRequest) -> Result<SearchArtifactsReply> {
-        caller.require(Scope::Read)?;
+        caller.require_for_artifacts(Scope::Read)?;
         let SearchArtifactsRequest { query, limit, min_revision } = request;
         if query.trim().is_empty() {
             return Err(Error::invalid("query", "Search query cannot be empty"));

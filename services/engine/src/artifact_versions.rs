@@ -19,7 +19,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn list_artifact_versions(&self, caller: &Caller, request: ListArtifactVersionsRequest) -> Result<ListArtifactVersionsReply> {
-        caller.require(Scope::Read)?;
+        caller.require_for_artifacts(Scope::Read)?;
         let ListArtifactVersionsRequest { artifact_id, min_revision } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let read = artifact_read(min_revision)?;
@@ -45,7 +45,7 @@ impl Engine {
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `SCOPE_MISSING` without `read`; the
     /// store's errors.
     pub async fn get_artifact_version(&self, caller: &Caller, request: GetArtifactVersionRequest) -> Result<GetArtifactVersionReply> {
-        caller.require(Scope::Read)?;
+        caller.require_for_artifacts(Scope::Read)?;
         let GetArtifactVersionRequest { artifact_id, version_number, min_revision } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let number = version_field(version_number, "version_number")?;
@@ -66,7 +66,7 @@ impl Engine {
         request: RestoreArtifactVersionRequest,
         write: WriteContext,
     ) -> Result<RestoreArtifactVersionReply> {
-        caller.require(Scope::Write)?;
+        caller.require_for_artifacts(Scope::Write)?;
         let options = self.write_options(caller, "restore_artifact_version", &request, &write)?;
         let RestoreArtifactVersionRequest { artifact_id, version_number, expected_version } = request;
         let id = ArtifactId::parse(&artifact_id)?;
@@ -90,7 +90,7 @@ impl Engine {
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `SCOPE_MISSING` without `read`; the
     /// store's errors.
     pub async fn diff_artifact_versions(&self, caller: &Caller, request: DiffArtifactVersionsRequest) -> Result<DiffArtifactVersionsReply> {
-        caller.require(Scope::Read)?;
+        caller.require_for_artifacts(Scope::Read)?;
         let DiffArtifactVersionsRequest { artifact_id, from_version, to_version, min_revision } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let from = version_field(from_version, "from_version")?;

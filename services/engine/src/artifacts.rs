@@ -21,7 +21,7 @@ impl Engine {
         request: CreateArtifactRequest,
         write: WriteContext,
     ) -> Result<CreateArtifactReply> {
-        caller.require(Scope::Write)?;
+        caller.require_for_artifacts(Scope::Write)?;
         let options = self.write_options(caller, "create_artifact", &request, &write)?;
         let CreateArtifactRequest { content, title, metadata } = request;
         let mut violations = Violations::default();
@@ -46,7 +46,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn get_artifact(&self, caller: &Caller, request: GetArtifactRequest) -> Result<GetArtifactReply> {
-        caller.require(Scope::Read)?;
+        caller.require_for_artifacts(Scope::Read)?;
         let GetArtifactRequest { artifact_id, min_revision } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let read = artifact_read(min_revision)?;
@@ -67,7 +67,7 @@ impl Engine {
         request: UpdateArtifactRequest,
         write: WriteContext,
     ) -> Result<UpdateArtifactReply> {
-        caller.require(Scope::Write)?;
+        caller.require_for_artifacts(Scope::Write)?;
         let options = self.write_options(caller, "update_artifact", &request, &write)?;
         let update = update(request)?;
         let written = self.artifacts()?.update_artifact(&caller.owner, update, options).await;
@@ -87,7 +87,7 @@ impl Engine {
         request: DeleteArtifactRequest,
         write: WriteContext,
     ) -> Result<DeleteArtifactReply> {
-        caller.require(Scope::Delete)?;
+        caller.require_for_artifacts(Scope::Delete)?;
         let options = self.write_options(caller, "delete_artifact", &request, &write)?;
         let DeleteArtifactRequest { artifact_id } = request;
         let id = ArtifactId::parse(&artifact_id)?;

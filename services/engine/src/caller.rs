@@ -1,7 +1,7 @@
-use context_model::{Error, Reason, Result};
+use context_model::{Error, Reason, Result, Scope};
 use context_store::OwnerId;
 
-/// Who makes a request, as the transport has established it.
+/// Who makes a request, as the transport has established it. No operation can be called without one.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// Whose entries the request is about.
@@ -10,30 +10,39 @@ pub struct Caller {
     pub key_id: Option<String>,
     /// What the caller may do.
     pub scopes: Vec<Scope>,
+    /// What the caller may reach.
+    pub reach: Reach,
     /// Whether the caller operates the service (authentication is off), and may see how its connections are used.
     pub operator: bool,
 }
 
-/// What a caller may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Fetch, search, list, count.
-    Read,
-    /// Store and update.
-    Write,
-    /// Delete.
-    Delete,
+/// What a caller may reach of what its owner has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// All of it.
+    #[default]
+    All,
+    /// Context entries, threads and statistics.
+    Contexts,
+    /// Artifacts.
+    Artifacts,
 }
 
-impl Scope {
-    /// The name on the wire.
+impl Reach {
+    /// The name on the wire; `None` for all.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> Option<&'static str> {
         match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Delete => "delete",
+            Self::All => None,
+            Self::Contexts => Some("contexts"),
+            Self::Artifacts => Some("artifacts"),
         }
+    }
+
+    /// The reach with this wire name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Contexts, Self::Artifacts].into_iter().find(|reach| reach.as_str() == Some(name))
     }
 }
 
@@ -41,21 +50,44 @@ impl Caller {
     /// The one caller there is when authentication is off: owner `default`, every scope.
     #[must_use]
     pub fn local() -> Self {
-        Self { owner: OwnerId::default(), key_id: None, scopes: vec![Scope::Read, Scope::Write, Scope::Delete], operator: true }
+        Self { owner: OwnerId::default(), key_id: None, scopes: Scope::ALL.to_vec(), reach: Reach::All, operator: true }
     }
 
-    /// Checks a scope.
+    /// Checks a scope, for an operation on context entries.
     ///
     /// # Errors
-    /// `SCOPE_MISSING` naming the scope.
+    /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to.
     pub fn require(&self, scope: Scope) -> Result<()> {
-        if self.scopes.contains(&scope) {
-            return Ok(());
+        self.require_in(Reach::Contexts, scope)
+    }
+
+    /// Checks a scope, for an operation on artifacts.
+    ///
+    /// # Errors
+    /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to.
+    pub fn require_for_artifacts(&self, scope: Scope) -> Result<()> {
+        self.require_in(Reach::Artifacts, scope)
+    }
+
+    fn require_in(&self, needed: Reach, scope: Scope) -> Result<()> {
+        if !self.scopes.contains(&scope) {
+            let sentence = format!("this operation needs the scope `{}`, which the credentials do not carry", scope.as_str());
+            return Err(Error::new(Reason::ScopeMissing, sentence));
         }
-        Err(Error::new(
-            Reason::ScopeMissing,
-            format!("this operation needs the scope `{}`, which the credentials do not carry", scope.as_str()),
-        ))
+        match self.reach.as_str() {
+            Some(only) if self.reach != needed => {
+                Err(Error::new(Reason::ScopeMissing, format!("the credentials are narrowed to {only} and do not reach this operation")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the scope `manage`. A narrowed key has it for nothing: it could make one that is not.
+    ///
+    /// # Errors
+    /// `SCOPE_MISSING`.
+    pub fn require_manage(&self) -> Result<()> {
+        self.require_in(Reach::All, Scope::Manage)
     }
 }
 

@@ -4,9 +4,11 @@
 //! the request against every rule at once, calls the [`Store`] and words the reply. It knows no status code and no
 //! connection.
 
+mod admin;
 mod artifact_lists;
 mod artifact_versions;
 mod artifacts;
+mod auth;
 mod backfill;
 mod caller;
 mod canonical;
@@ -19,18 +21,25 @@ mod embed;
 mod fusion;
 mod hits;
 mod hybrid;
+mod keys;
 mod meaning;
+mod rate;
 mod rerank;
 mod search;
+mod secret;
 mod semantic;
 mod statistics;
 mod threads;
 mod truncate;
 mod validate;
 
-pub use caller::{Caller, Scope, WriteContext};
+pub use admin::Admin;
+pub use auth::{AUTHENTICATION_REQUIRED, Authenticated, Authenticator};
+pub use caller::{Caller, Reach, WriteContext};
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, OnFailure, StartError, Switch};
+pub use context_model::Scope;
+pub use rate::Rate;
 pub use truncate::truncate;
 
 use std::sync::Arc;
@@ -67,6 +76,14 @@ impl Engine {
     #[must_use]
     pub const fn config(&self) -> &EngineConfig {
         &self.config
+    }
+
+    /// What tells callers by their keys.
+    ///
+    /// # Errors
+    /// `FEATURE_UNAVAILABLE` when the database keeps no keys.
+    pub fn authenticator(&self, rate: Option<Rate>) -> Result<Authenticator> {
+        Authenticator::new(self.store.clone(), self.clock.clone(), rate)
     }
 
     /// Whether the store answers now, with the schema of this binary.

@@ -14,6 +14,8 @@ pub enum Reason {
     ArtifactNotFound,
     /// The artifact has no version with this number.
     ArtifactVersionNotFound,
+    /// The owner has no API key with this id.
+    ApiKeyNotFound,
     /// `expected_version` (REST: `If-Match`) is not the version the entry has now.
     VersionMismatch,
     /// The idempotency key was used before with a different request.
@@ -58,11 +60,12 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
         Self::ArtifactVersionNotFound,
+        Self::ApiKeyNotFound,
         Self::VersionMismatch,
         Self::IdempotencyKeyReused,
         Self::FeatureUnavailable,
@@ -93,6 +96,7 @@ impl Reason {
             Self::ContextNotFound => "CONTEXT_NOT_FOUND",
             Self::ArtifactNotFound => "ARTIFACT_NOT_FOUND",
             Self::ArtifactVersionNotFound => "ARTIFACT_VERSION_NOT_FOUND",
+            Self::ApiKeyNotFound => "API_KEY_NOT_FOUND",
             Self::VersionMismatch => "VERSION_MISMATCH",
             Self::IdempotencyKeyReused => "IDEMPOTENCY_KEY_REUSED",
             Self::FeatureUnavailable => "FEATURE_UNAVAILABLE",

@@ -14,6 +14,7 @@ pub mod v1 {
 #[macro_use]
 mod reply;
 mod artifacts;
+mod keys;
 mod request;
 mod status;
 mod value;

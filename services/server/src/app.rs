@@ -2,15 +2,16 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use context_engine::{Caller, Engine};
+use context_engine::{Authenticator, Engine};
 use context_model::{Error, Limits, Reason, Result};
 use futures::FutureExt as _;
 
 use crate::admission::Admission;
-use crate::config::Config;
+use crate::authenticate::Who;
+use crate::config::{Auth, Config};
 use crate::memory::{Budget, Lease, ReplyLease};
 use crate::metrics::Metrics;
 use crate::operation::{Operation, Wire};
@@ -28,25 +29,34 @@ pub struct App {
     pub metrics: Metrics,
     /// Memory of bodies.
     pub budget: Arc<Budget>,
+    /// What tells callers by their keys; `None` while authentication is off.
+    pub authenticator: Option<Authenticator>,
     admission: Admission,
     request_timeout: Duration,
 }
 
 impl App {
     /// The shared state for these settings.
-    #[must_use]
-    pub fn new(engine: Arc<Engine>, config: &Config) -> Self {
+    ///
+    /// # Errors
+    /// Authentication is on, and the database keeps no keys.
+    pub fn new(engine: Arc<Engine>, config: &Config) -> Result<Self> {
         let limits = config.limits.limits();
         let load = &config.load;
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        Self {
+        let authenticator = match config.network.auth {
+            Auth::Off => None,
+            Auth::Keys | Auth::Oidc => Some(engine.authenticator(config.load.rate())?),
+        };
+        Ok(Self {
+            authenticator,
             engine,
             limits,
             metrics: Metrics::default(),
             budget: Arc::new(Budget::new(count(load.request_memory_mb).saturating_mul(1024 * 1024).max(limits.max_message_bytes()))),
             admission: Admission::new(count(load.max_concurrent_requests), count(load.request_queue)),
             request_timeout: config.request_timeout(),
-        }
+        })
     }
 
     /// Runs an operation within its deadline and the limits of load, and counts it. A write whose caller gives up while
@@ -56,6 +66,7 @@ impl App {
     /// The operation's own; `OVERLOADED`, `DEADLINE_EXCEEDED`; `INTERNAL` when it panics.
     pub async fn call<T>(
         &self,
+        who: &Who,
         operation: Operation,
         wire: Wire,
         deadline: Option<Duration>,
@@ -70,6 +81,9 @@ impl App {
         };
         let result = tokio::time::timeout(limit, admitted).await.unwrap_or_else(|_| Err(deadline_exceeded()));
         call.outcome = result.as_ref().err().map(|error| error.reason);
+        if let (Some(authenticator), Who::Holder(holder), Some(Reason::ScopeMissing)) = (&self.authenticator, who, call.outcome) {
+            authenticator.denied(holder, operation.as_str(), Reason::ScopeMissing);
+        }
         result
     }
 
@@ -85,12 +99,6 @@ impl App {
         lease.grow(bytes)?;
         Ok(Some(ReplyLease(Arc::new(lease))))
     }
-}
-
-/// The one caller there is while authentication is off.
-pub fn caller() -> &'static Caller {
-    static CALLER: LazyLock<Caller> = LazyLock::new(Caller::local);
-    &CALLER
 }
 
 /// Records an operation however it ends; a dropped future counts as cancelled.

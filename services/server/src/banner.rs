@@ -15,6 +15,8 @@ pub struct Places {
     pub socket: PathBuf,
     /// The database file.
     pub database: PathBuf,
+    /// The key that was made because there was none; shown this once.
+    pub first_key: Option<String>,
 }
 
 impl Places {
@@ -31,6 +33,10 @@ impl Places {
         }
         let _ = writeln!(text, "  socket    {}", self.socket.display());
         let _ = writeln!(text, "  database  {}", self.database.display());
+        if let Some(key) = &self.first_key {
+            let _ = writeln!(text, "The first API key, with every right of the owner `default`; it is shown this once:");
+            let _ = writeln!(text, "  {key}");
+        }
         if self.address.is_some() {
             let gateway = gateway();
             let _ = writeln!(text, "Register the gateway in Claude Code:");

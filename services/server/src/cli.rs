@@ -1,6 +1,8 @@
 //! The command line of `context-service`.
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use context_engine::Admin;
+use context_model::CreateApiKeyRequest;
 
 use crate::config::Config;
 
@@ -28,6 +30,21 @@ pub enum Command {
     Doctor,
     /// Succeed when the service of this database runs and is ready; for health checks
     Ready,
+    /// Make, list, switch off and replace API keys
+    #[command(subcommand)]
+    Keys(Keys),
+    /// Make, list and erase owners, whose entries and artifacts nobody else sees
+    #[command(subcommand)]
+    Owners(Owners),
+    /// Print an owner's audit log as JSON lines: who changed what, and what was refused
+    Audit {
+        /// Whose
+        #[arg(long, default_value = "default")]
+        owner: String,
+        /// From when on: a date or a date-time
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+    },
     /// Print the OpenAPI document
     Openapi,
     /// Print a completion script for a shell
@@ -41,4 +58,92 @@ pub enum Command {
     /// Print the page that lists every error reason
     #[command(hide = true)]
     ErrorDocs,
+}
+
+/// What is done to keys.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Keys {
+    /// Make a key and print it, this once
+    Create(CreateKey),
+    /// Print what is known about an owner's keys, as JSON lines
+    List {
+        /// Whose
+        #[arg(long, default_value = "default")]
+        owner: String,
+    },
+    /// Switch a key off, for good
+    Revoke {
+        /// The key's id
+        key_id: String,
+        /// Whose
+        #[arg(long, default_value = "default")]
+        owner: String,
+    },
+    /// Make a key that replaces another one, which is switched off
+    Rotate {
+        /// The key's id
+        key_id: String,
+        /// Whose
+        #[arg(long, default_value = "default")]
+        owner: String,
+    },
+}
+
+/// A key to make.
+#[derive(Debug, Clone, Args)]
+pub struct CreateKey {
+    /// What to call it
+    name: String,
+    /// Whose
+    #[arg(long, default_value = "default")]
+    owner: String,
+    /// What it allows, between commas: read, write, delete, manage
+    #[arg(long, value_delimiter = ',', default_value = "read,write,delete")]
+    scopes: Vec<String>,
+    /// When it stops working: a date or a date-time
+    #[arg(long, value_name = "TIME")]
+    expires: Option<String>,
+    /// Let it reach contexts or artifacts alone
+    #[arg(long, value_name = "WHAT")]
+    only: Option<String>,
+}
+
+/// What is done to owners.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Owners {
+    /// Make an owner
+    Create {
+        /// Its name
+        owner: String,
+    },
+    /// Print the owners and what belongs to them, as JSON lines
+    List,
+    /// Remove an owner with everything that belongs to it, for good
+    Erase {
+        /// Its name
+        owner: String,
+        /// Say that this is meant
+        #[arg(long, required = true)]
+        yes: bool,
+    },
+}
+
+impl Command {
+    /// The command of the operator, when it is one.
+    #[must_use]
+    pub fn admin(&self) -> Option<Admin> {
+        Some(match self.clone() {
+            Self::Keys(Keys::Create(CreateKey { name, owner, scopes, expires, only })) => {
+                Admin::CreateKey { owner, key: CreateApiKeyRequest { name, scopes: Some(scopes), expires_at: expires, only } }
+            }
+            Self::Keys(Keys::List { owner }) => Admin::ListKeys { owner },
+            Self::Keys(Keys::Revoke { key_id, owner }) => Admin::RevokeKey { owner, key_id },
+            Self::Keys(Keys::Rotate { key_id, owner }) => Admin::RotateKey { owner, key_id },
+            Self::Owners(Owners::Create { owner }) => Admin::CreateOwner { owner },
+            Self::Owners(Owners::List) => Admin::ListOwners,
+            Self::Owners(Owners::Erase { owner, yes: _ }) => Admin::EraseOwner { owner },
+            Self::Audit { owner, from } => Admin::Audit { owner, from },
+            Self::Doctor | Self::Ready | Self::Openapi | Self::Completions { .. } | Self::ConfigDocs | Self::ErrorDocs => return None,
+        })
+    }
 }

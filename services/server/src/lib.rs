@@ -17,8 +17,10 @@
 //! # }
 //! ```
 
+mod admin;
 mod admission;
 mod app;
+mod authenticate;
 mod banner;
 pub mod cli;
 pub mod config;
@@ -39,6 +41,7 @@ mod serve;
 mod socket;
 mod wire;
 
+pub use admin::command as administer;
 pub use banner::Places;
 pub use doctor::{Examination, examine, ready};
 pub use rest::document;

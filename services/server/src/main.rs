@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use context_service::cli::{Cli, Command};
 use context_service::config::Config;
-use context_service::{Started, config, document, errors_page, examine, logging, ready, start};
+use context_service::{Started, administer, config, document, errors_page, examine, logging, ready, start};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Threads that serve requests. The database has threads of its own, so that more would wait for work.
@@ -22,6 +22,17 @@ fn main() -> ExitCode {
         }
     };
     logging::start(&cli.config.log);
+    if let Some(command) = cli.command.as_ref().and_then(Command::admin) {
+        return with_runtime(async {
+            match administer(&cli.config, command).await {
+                Ok(text) => print(&text),
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        });
+    }
     match cli.command {
         None => with_runtime(serve(&cli.config)),
         Some(Command::Doctor) => with_runtime(async {
@@ -38,6 +49,8 @@ fn main() -> ExitCode {
                 }
             }
         }),
+        // Done above.
+        Some(Command::Keys(_) | Command::Owners(_) | Command::Audit { .. }) => ExitCode::SUCCESS,
         Some(Command::Openapi) => print(&document()),
         Some(Command::ConfigDocs) => print(&config::configuration_page(&Cli::command())),
         Some(Command::ErrorDocs) => print(&errors_page()),

@@ -66,6 +66,10 @@ pub struct Metrics {
     pub connections: Gauge,
     /// Bytes of request and reply bodies held.
     pub body_bytes: Gauge,
+    /// Requests without a valid key.
+    pub authentication_failures: Counter,
+    /// Keys that bcrypt verified; a key that is known already is not verified again.
+    pub key_verifications: Gauge,
     queued_writes: Gauge,
     commits: Gauge,
     writes: Gauge,
@@ -81,6 +85,8 @@ impl Default for Metrics {
         registry.register("requests", "Operations that were answered, by outcome", requests.clone());
         let durations: Family<OperationLabels, Histogram, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
         registry.register_with_unit("request_duration", "Time from the decoded request to the reply", Unit::Seconds, durations.clone());
+        let authentication_failures = Counter::default();
+        registry.register("authentication_failures", "Requests for operations without a valid key", authentication_failures.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -89,6 +95,7 @@ impl Default for Metrics {
         let in_flight = gauge("requests_in_flight", "Operations that run or wait for their turn");
         let connections = gauge("connections", "Open connections");
         let body_bytes = gauge("body_bytes", "Bytes of request and reply bodies held");
+        let key_verifications = gauge("key_verifications", "Keys that were verified; a key that is known already is not verified again");
         let queued_writes = gauge("store_queued_writes", "Writes that wait for the database");
         let commits = gauge("store_commits", "Transactions committed since the start");
         let writes = gauge("store_writes", "Writes committed since the start; several share a transaction");
@@ -102,6 +109,8 @@ impl Default for Metrics {
             in_flight,
             connections,
             body_bytes,
+            authentication_failures,
+            key_verifications,
             queued_writes,
             commits,
             writes,

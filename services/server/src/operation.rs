@@ -26,6 +26,11 @@ pub enum Operation {
     GetArtifactVersion,
     RestoreArtifactVersion,
     DiffArtifactVersions,
+    CreateApiKey,
+    ListApiKeys,
+    GetApiKey,
+    UpdateApiKey,
+    DeactivateApiKey,
 }
 
 impl Operation {
@@ -56,6 +61,11 @@ impl Operation {
             Self::GetArtifactVersion => "get_artifact_version",
             Self::RestoreArtifactVersion => "restore_artifact_version",
             Self::DiffArtifactVersions => "diff_artifact_versions",
+            Self::CreateApiKey => "create_api_key",
+            Self::ListApiKeys => "list_api_keys",
+            Self::GetApiKey => "get_api_key",
+            Self::UpdateApiKey => "update_api_key",
+            Self::DeactivateApiKey => "deactivate_api_key",
         }
     }
 }

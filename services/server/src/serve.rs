@@ -19,7 +19,9 @@ use tower_http::compression::predicate::{NotForContentType, Predicate as _, Size
 use tower_http::compression::{CompressionLayer, CompressionLevel};
 use tower_http::cors::CorsLayer;
 
+use crate::admin::{ADMIN_ROUTE, administer};
 use crate::app::{App, defect};
+use crate::authenticate::authenticate;
 use crate::banner::Places;
 use crate::config::Config;
 use crate::connections::Connections;
@@ -107,7 +109,11 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let in_background = Arc::clone(&engine);
     let backfill = tokio::spawn(async move { in_background.backfill().await }).abort_handle();
     let (socket, unix) = Socket::bind(&config.socket()).await?;
-    let app = Arc::new(App::new(engine.clone(), config));
+    let app = Arc::new(App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?);
+    let first_key = match app.authenticator {
+        Some(_) => engine.first_key().await.map_err(|e| StartError::Settings(e.to_string()))?,
+        None => None,
+    };
     let stop = CancellationToken::new();
     let (grpc, health) = grpc::router(app.clone()).await?;
     let connections = Connections::new(app.clone(), usize::try_from(config.load.max_connections).unwrap_or(usize::MAX));
@@ -116,6 +122,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         grpc_address: grpc_tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
         socket: socket.path().to_owned(),
         database: context_model::local::absolute(&config.storage.db_path),
+        first_key,
     };
     let drain = Drain { stop: stop.clone(), gives_way: config.auto_started };
     serve(&connections, config, &app, grpc, drain, (tcp, grpc_tcp, unix));
@@ -149,6 +156,7 @@ fn serve(
     let finish = |router: Router| finish(router, config, Edge { app: app.clone(), hosts: hosts.clone() });
     let rest = rest::router()
         .with_state(app.clone())
+        .route(ADMIN_ROUTE, post(administer).with_state(app.clone()))
         .route(DRAIN_ROUTE, post(give_way).with_state(drain))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| Problem::from(defect(panic.as_ref())).into_response()));
     if let Some(listener) = grpc_tcp {
@@ -164,8 +172,14 @@ fn serve(
 /// Adds what every request goes through, the outermost last.
 fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
     let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::GRPC).and(NotForContentType::IMAGES);
-    router
-        .fallback(unknown)
+    let app = edge_state.app.clone();
+    let router = router.fallback(unknown);
+    // Inside of what renders failures, outside of everything that reads a body.
+    let guarded = match app.authenticator {
+        Some(_) => router.layer(axum::middleware::from_fn_with_state(app, authenticate)),
+        None => router,
+    };
+    guarded
         .layer(axum::middleware::from_fn_with_state(Arc::new(edge_state), edge))
         .layer(CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(worth_it))
         .layer(cors(&config.network.cors_origins.0))

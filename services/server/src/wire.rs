@@ -12,7 +12,9 @@ use tonic::{Code, Status};
 pub fn codes(reason: Reason) -> (Code, StatusCode) {
     match reason {
         Reason::InvalidArgument => (Code::InvalidArgument, StatusCode::BAD_REQUEST),
-        Reason::ContextNotFound | Reason::ArtifactNotFound | Reason::ArtifactVersionNotFound => (Code::NotFound, StatusCode::NOT_FOUND),
+        Reason::ContextNotFound | Reason::ArtifactNotFound | Reason::ArtifactVersionNotFound | Reason::ApiKeyNotFound => {
+            (Code::NotFound, StatusCode::NOT_FOUND)
+        }
         Reason::VersionMismatch => (Code::Aborted, StatusCode::PRECONDITION_FAILED),
         // 422: draft-ietf-httpapi-idempotency-key-header, section 2.7.
         Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
@@ -45,6 +47,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::ContextNotFound => "No such context entry",
         Reason::ArtifactNotFound => "No such artifact",
         Reason::ArtifactVersionNotFound => "No such version",
+        Reason::ApiKeyNotFound => "No such API key",
         Reason::VersionMismatch => "The entry or artifact changed since it was read",
         Reason::IdempotencyKeyReused => "The idempotency key belongs to another request",
         Reason::FeatureUnavailable => "The feature is off",
@@ -75,6 +78,7 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::ContextNotFound => "Search for the entry; it may have been deleted.",
         Reason::ArtifactNotFound => "List or search artifacts; it may have been deleted.",
         Reason::ArtifactVersionNotFound => "List the versions of the artifact.",
+        Reason::ApiKeyNotFound => "List the keys.",
         Reason::VersionMismatch => "Fetch it, apply the change to what it is now, retry with its version.",
         Reason::IdempotencyKeyReused => "Take a new key for a new request; a retry must repeat the request exactly.",
         Reason::FeatureUnavailable => "Turn on the switch that the message names, or use another search.",

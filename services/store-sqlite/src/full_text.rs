@@ -28,6 +28,11 @@ impl FullText {
 }
 
 impl FullTextChange {
+    /// Whose entry it is about.
+    pub const fn owner(&self) -> i64 {
+        self.row().0
+    }
+
     /// What the change is about.
     const fn row(&self) -> (i64, i64) {
         match self {

@@ -105,6 +105,11 @@ impl Owners {
         }
     }
 
+    /// Forgets the row of an owner that is gone.
+    pub fn forget(&mut self, id: &str) {
+        self.rows.remove(id);
+    }
+
     /// Writes the changed rows.
     pub fn flush(&mut self, conn: &mut SqliteConnection) -> QueryResult<()> {
         for (owner, written) in self.rows.values_mut().filter(|(_, written)| *written == Written::Not) {

@@ -54,12 +54,17 @@ where
         }
         let mut transaction = Transaction::new(conn, owner, &self.options, &mut open.pending, &mut open.vectors);
         let outcome = (self.work)(&mut transaction)?;
+        let erased = transaction.erased;
         let owner = transaction.owner;
         let written = Written { outcome, revision: owner.revision };
         if let Some(key) = &self.options.idempotency {
             idempotency::record(conn, owner.owner, key, self.options.now, &written)?;
         }
-        open.owners.put(owner);
+        if erased {
+            open.owners.forget(&owner.owner_id);
+        } else {
+            open.owners.put(owner);
+        }
         self.outcome = Some(Ok(written));
         Ok(())
     }

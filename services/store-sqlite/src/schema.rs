@@ -112,6 +112,33 @@ diesel::table! {
 }
 
 diesel::table! {
+    api_keys (owner, key_id) {
+        owner -> BigInt,
+        key_id -> Text,
+        name -> Text,
+        lookup -> Binary,
+        hash -> Text,
+        scopes -> Text,
+        narrowing -> Text,
+        created_at -> BigInt,
+        expires_at -> Nullable<BigInt>,
+        last_used_at -> Nullable<BigInt>,
+        deactivated_at -> Nullable<BigInt>,
+    }
+}
+
+diesel::table! {
+    denials (owner, at) {
+        owner -> BigInt,
+        at -> BigInt,
+        key_id -> Text,
+        operation -> Text,
+        reason -> Text,
+        attempts -> BigInt,
+    }
+}
+
+diesel::table! {
     artifacts (owner, artifact_id) {
         owner -> BigInt,
         artifact_id -> Text,

@@ -6,8 +6,8 @@ use std::time::Instant;
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
-    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
-    StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store,
+    StoreError, StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
 };
 use context_text::Language;
 use diesel::sqlite::SqliteConnection;
@@ -308,6 +308,10 @@ impl Store for SqliteStore {
     }
 
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {
+        Some(self)
+    }
+
+    fn keys(&self) -> Option<&dyn KeyStore> {
         Some(self)
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Transaction<'c> {
     full_text: &'c mut Vec<FullTextChange>,
     /// The vectors, and what changes of them.
     pub vectors: &'c mut OpenVectors,
+    /// Whether the owner is gone.
+    pub erased: bool,
 }
 
 /// What happened to an entry.
@@ -50,7 +52,7 @@ impl<'c> Transaction<'c> {
         full_text: &'c mut Vec<FullTextChange>,
         vectors: &'c mut OpenVectors,
     ) -> Self {
-        Self { conn, owner, now: options.now, key_id: options.key_id.clone(), full_text, vectors }
+        Self { conn, owner, now: options.now, key_id: options.key_id.clone(), full_text, vectors, erased: false }
     }
 
     /// The row id of an id that was just assigned.
@@ -81,6 +83,13 @@ impl<'c> Transaction<'c> {
             ))
             .execute(self.conn)?;
         Ok(())
+    }
+
+    /// Notes that everything of the owner was removed, its row and its full-text table included.
+    pub fn erased(&mut self) {
+        let gone = self.owner.owner;
+        self.full_text.retain(|change| change.owner() != gone);
+        self.erased = true;
     }
 
     /// Leaves a change of the full-text index for the end of the transaction.

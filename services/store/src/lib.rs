@@ -9,6 +9,7 @@ pub mod oracle;
 
 mod artifacts;
 mod error;
+mod keys;
 mod read;
 mod vectors;
 mod write;
@@ -18,6 +19,7 @@ pub use artifacts::{
     StoredArtifact, StoredVersion, VersionLookup,
 };
 pub use error::{BoxError, StoreError};
+pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
 pub use vectors::{
     Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, RankSearch, RankedByMeaning, RankedByWords, Ranking,
@@ -153,6 +155,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// The artifacts of this database; `None` when it has none.
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {
+        None
+    }
+
+    /// The API keys and owners of this database; `None` when it has none.
+    fn keys(&self) -> Option<&dyn KeyStore> {
         None
     }
 

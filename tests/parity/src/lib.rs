@@ -5,6 +5,7 @@
 
 mod answer;
 mod grpc;
+pub mod keys;
 mod mcp;
 mod names;
 mod process;

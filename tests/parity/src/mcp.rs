@@ -2,6 +2,7 @@ use std::process::Stdio as Pipe;
 
 use reqwest::Client;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
@@ -22,7 +23,7 @@ pub struct Stdio {
     stdout: Lines<BufReader<ChildStdout>>,
     next_id: i64,
     _gateway: Child,
-    _service: Service,
+    _service: Option<Service>,
 }
 
 impl Http {
@@ -61,15 +62,22 @@ impl Http {
 impl Stdio {
     pub(crate) async fn start() -> Self {
         let service = Service::start().await;
-        let mut gateway = command("context-gateway", &service.dir)
+        let door = Self::start_on(&service.dir, &[]).await;
+        Self { _service: Some(service), ..door }
+    }
+
+    /// A gateway for the service of this directory's database.
+    pub(crate) async fn start_on(dir: &TempDir, settings: &[(&str, String)]) -> Self {
+        let mut gateway = command("context-gateway", dir)
             .arg("stdio")
+            .envs(settings.iter().map(|(name, value)| (*name, value.as_str())))
             .stdin(Pipe::piped())
             .stdout(Pipe::piped())
             .spawn()
             .expect("the gateway starts");
         let stdin = gateway.stdin.take().expect("a pipe");
         let stdout = BufReader::new(gateway.stdout.take().expect("a pipe")).lines();
-        let mut door = Self { stdin, stdout, next_id: 0, _gateway: gateway, _service: service };
+        let mut door = Self { stdin, stdout, next_id: 0, _gateway: gateway, _service: None };
         let client = json!({
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "parity", "version": "0"},
         });
@@ -101,6 +109,11 @@ impl Stdio {
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
         let reply = self.request("tools/call", json!({"name": tool, "arguments": arguments})).await;
         answer(tool, &reply)
+    }
+
+    /// The result of a tool call as it stands.
+    pub(crate) async fn result(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments})).await["result"].take()
     }
 }
 

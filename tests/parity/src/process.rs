@@ -47,9 +47,18 @@ pub(crate) fn command(name: &str, dir: &TempDir) -> Command {
 
 impl Service {
     pub(crate) async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With settings beside the ones every test needs.
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let address = format!("127.0.0.1:{}", free_port());
-        let child = command("context-service", &dir).env("CONTEXT_LISTEN", &address).spawn().expect("the service starts");
+        let child = command("context-service", &dir)
+            .env("CONTEXT_LISTEN", &address)
+            .envs(settings.iter().copied())
+            .spawn()
+            .expect("the service starts");
         wait_for(&address).await;
         Self { dir, address, _child: child }
     }

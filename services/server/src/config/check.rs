@@ -12,9 +12,8 @@ impl Config {
             return Err("STORAGE_BACKEND is `postgresql`, which is not yet in this version; use `sqlite`".into());
         }
         match self.network.auth {
-            Auth::Off => {}
-            Auth::Keys => return Err("AUTH is `keys`, which is not yet in this version; use `off`".into()),
-            Auth::Oidc => return Err("AUTH is `oidc`, which is not yet in this version; use `off`".into()),
+            Auth::Off | Auth::Keys => {}
+            Auth::Oidc => return Err("AUTH is `oidc`, which is not yet in this version; use `keys`".into()),
         }
         self.check_addresses()?;
         self.engine().check().map_err(|error| error.to_string())?;
@@ -22,7 +21,7 @@ impl Config {
     }
 
     fn check_addresses(&self) -> Result<(), String> {
-        if self.auto_started || self.network.insecure {
+        if self.auto_started || self.network.insecure || self.network.auth != Auth::Off {
             return Ok(());
         }
         let settings = [("CONTEXT_LISTEN", Some(self.network.listen)), ("CONTEXT_GRPC_LISTEN", self.network.grpc_listen.0)];

@@ -1,6 +1,7 @@
 //! How much work the service takes on at once.
 
 use clap::Args;
+use context_engine::Rate;
 
 use super::value::number;
 
@@ -29,6 +30,11 @@ pub struct Load {
     #[arg(long = "request-timeout-seconds", env = "CONTEXT_REQUEST_TIMEOUT_SECONDS", value_name = "S", default_value = "60", value_parser = number(1, 3600), global = true)]
     pub request_timeout_seconds: u64,
 
+    /// Requests a minute that each API key may make, 0 to 1 000 000; a sixth of them at once after a pause. 0: any
+    /// number.
+    #[arg(long = "rate-limit-per-minute", env = "CONTEXT_RATE_LIMIT_PER_MINUTE", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000), global = true)]
+    pub rate_limit_per_minute: u64,
+
     /// Seconds a stopping service waits for running requests, 0 to 3600.
     #[arg(long = "drain-timeout-seconds", env = "CONTEXT_DRAIN_TIMEOUT_SECONDS", value_name = "S", default_value = "10", value_parser = number(0, 3600), global = true)]
     pub drain_timeout_seconds: u64,
@@ -36,4 +42,13 @@ pub struct Load {
     /// Seconds without a connection after which a service that a gateway started stops, 1 to 604 800.
     #[arg(long = "idle-exit-seconds", env = "CONTEXT_IDLE_EXIT_SECONDS", value_name = "S", default_value = "900", value_parser = number(1, 604_800), global = true)]
     pub idle_exit_seconds: u64,
+}
+
+impl Load {
+    /// The rate of each key; `None` without a limit.
+    #[must_use]
+    pub fn rate(&self) -> Option<Rate> {
+        let per_minute = u32::try_from(self.rate_limit_per_minute).unwrap_or(u32::MAX);
+        (per_minute > 0).then(|| Rate { per_minute, burst: per_minute.div_ceil(6) })
+    }
 }

@@ -12,7 +12,8 @@ use prost::Message;
 use tonic::{Request, Response, Status};
 
 use super::metadata::{deadline, idempotency_key};
-use crate::app::{App, caller};
+use crate::app::App;
+use crate::authenticate::Who;
 use crate::operation::{Operation, Wire};
 use crate::wire::status;
 
@@ -36,7 +37,7 @@ impl Contexts {
         &self,
         operation: Operation,
         request: Request<P>,
-        work: impl FnOnce(M) -> F,
+        work: impl FnOnce(Who, M) -> F,
     ) -> Result<Response<R>, Status>
     where
         P: Message,
@@ -45,14 +46,16 @@ impl Contexts {
         F: Future<Output = Result<T, Error>>,
         R: From<T> + Message,
     {
+        let who = Who::of(&self.app, request.extensions()).map_err(|error| status(&error))?;
         let deadline = deadline(request.metadata());
         let compressed = request.metadata().contains_key("grpc-encoding");
         let message = request.into_inner();
         // What came over the wire is counted already; what it unpacked to is known only now.
         let unpacked = if compressed { self.app.lease(message.encoded_len()) } else { Ok(None) };
         let _unpacked = unpacked.map_err(|error| status(&error))?;
-        let work = async { work(M::try_from(message).map_err(Refusal::into_error)?).await };
-        let reply = self.app.call(operation, Wire::Grpc, deadline, work).await.map_err(|error| status(&error))?;
+        let caller = who.clone();
+        let work = async { work(caller, M::try_from(message).map_err(Refusal::into_error)?).await };
+        let reply = self.app.call(&who, operation, Wire::Grpc, deadline, work).await.map_err(|error| status(&error))?;
         let reply = R::from(reply);
         let bytes = reply.encoded_len();
         let lease = self.app.lease(bytes).map_err(|error| status(&error))?;
@@ -84,9 +87,8 @@ impl Refusal for Infallible {
     }
 }
 
-pub(super) fn write_context<P>(request: &Request<P>) -> Result<WriteContext, Status> {
-    let idempotency_key = idempotency_key(request.metadata()).map_err(|error| status(&error))?;
-    Ok(WriteContext { idempotency_key })
+pub(super) fn write_context<P>(request: &Request<P>) -> Result<WriteContext, Error> {
+    Ok(WriteContext { idempotency_key: idempotency_key(request.metadata())? })
 }
 
 pub(super) type Reply<T> = Result<Response<T>, Status>;
@@ -94,66 +96,78 @@ pub(super) type Reply<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl ContextService for Contexts {
     async fn store_context(&self, request: Request<pb::StoreContextRequest>) -> Reply<pb::StoreContextResponse> {
-        let write = write_context(&request)?;
-        self.run(Operation::StoreContext, request, |request| self.app.engine.store_context(caller(), request, write)).await
+        let write = write_context(&request);
+        let work = |who: Who, request| async move { self.app.engine.store_context(who.caller(), request, write?).await };
+        self.run(Operation::StoreContext, request, work).await
     }
 
     async fn store_context_batch(&self, request: Request<pb::StoreContextBatchRequest>) -> Reply<pb::StoreContextBatchResponse> {
-        let write = write_context(&request)?;
-        self.run(Operation::StoreContextBatch, request, |request| self.app.engine.store_context_batch(caller(), request, write)).await
+        let write = write_context(&request);
+        let work = |who: Who, request| async move { self.app.engine.store_context_batch(who.caller(), request, write?).await };
+        self.run(Operation::StoreContextBatch, request, work).await
     }
 
     async fn get_context_by_ids(&self, request: Request<pb::GetContextByIdsRequest>) -> Reply<pb::GetContextByIdsResponse> {
-        self.run(Operation::GetContextByIds, request, |request| self.app.engine.get_context_by_ids(caller(), request)).await
+        let work = |who: Who, request| async move { self.app.engine.get_context_by_ids(who.caller(), request).await };
+        self.run(Operation::GetContextByIds, request, work).await
     }
 
     async fn update_context(&self, request: Request<pb::UpdateContextRequest>) -> Reply<pb::UpdateContextResponse> {
-        let write = write_context(&request)?;
-        self.run(Operation::UpdateContext, request, |request| self.app.engine.update_context(caller(), request, write)).await
+        let write = write_context(&request);
+        let work = |who: Who, request| async move { self.app.engine.update_context(who.caller(), request, write?).await };
+        self.run(Operation::UpdateContext, request, work).await
     }
 
     async fn update_context_batch(&self, request: Request<pb::UpdateContextBatchRequest>) -> Reply<pb::UpdateContextBatchResponse> {
-        let write = write_context(&request)?;
-        self.run(Operation::UpdateContextBatch, request, |request| self.app.engine.update_context_batch(caller(), request, write)).await
+        let write = write_context(&request);
+        let work = |who: Who, request| async move { self.app.engine.update_context_batch(who.caller(), request, write?).await };
+        self.run(Operation::UpdateContextBatch, request, work).await
     }
 
     async fn delete_context(&self, request: Request<pb::DeleteContextRequest>) -> Reply<pb::DeleteContextResponse> {
-        let write = write_context(&request)?;
-        self.run(Operation::DeleteContext, request, |request| self.app.engine.delete_context(caller(), request, write)).await
+        let write = write_context(&request);
+        let work = |who: Who, request| async move { self.app.engine.delete_context(who.caller(), request, write?).await };
+        self.run(Operation::DeleteContext, request, work).await
     }
 
     async fn delete_context_batch(&self, request: Request<pb::DeleteContextBatchRequest>) -> Reply<pb::DeleteContextBatchResponse> {
-        let write = write_context(&request)?;
-        self.run(Operation::DeleteContextBatch, request, |request| self.app.engine.delete_context_batch(caller(), request, write)).await
+        let write = write_context(&request);
+        let work = |who: Who, request| async move { self.app.engine.delete_context_batch(who.caller(), request, write?).await };
+        self.run(Operation::DeleteContextBatch, request, work).await
     }
 
     async fn search_context(&self, request: Request<pb::SearchContextRequest>) -> Reply<pb::SearchContextResponse> {
-        self.run(Operation::SearchContext, request, |request| self.app.engine.search_context(caller(), request)).await
+        let work = |who: Who, request| async move { self.app.engine.search_context(who.caller(), request).await };
+        self.run(Operation::SearchContext, request, work).await
     }
 
     async fn semantic_search_context(
         &self,
         request: Request<pb::SemanticSearchContextRequest>,
     ) -> Reply<pb::SemanticSearchContextResponse> {
-        self.run(Operation::SemanticSearchContext, request, |request| self.app.engine.semantic_search_context(caller(), request)).await
+        let work = |who: Who, request| async move { self.app.engine.semantic_search_context(who.caller(), request).await };
+        self.run(Operation::SemanticSearchContext, request, work).await
     }
 
     async fn fts_search_context(&self, request: Request<pb::FtsSearchContextRequest>) -> Reply<pb::FtsSearchContextResponse> {
-        self.run(Operation::FtsSearchContext, request, |request| self.app.engine.fts_search_context(caller(), request)).await
+        let work = |who: Who, request| async move { self.app.engine.fts_search_context(who.caller(), request).await };
+        self.run(Operation::FtsSearchContext, request, work).await
     }
 
     async fn hybrid_search_context(&self, request: Request<pb::HybridSearchContextRequest>) -> Reply<pb::HybridSearchContextResponse> {
-        self.run(Operation::HybridSearchContext, request, |request| self.app.engine.hybrid_search_context(caller(), request)).await
+        let work = |who: Who, request| async move { self.app.engine.hybrid_search_context(who.caller(), request).await };
+        self.run(Operation::HybridSearchContext, request, work).await
     }
 
     async fn list_threads(&self, request: Request<pb::ListThreadsRequest>) -> Reply<pb::ListThreadsResponse> {
-        self.run(Operation::ListThreads, request, |request| self.app.engine.list_threads(caller(), request)).await
+        let work = |who: Who, request| async move { self.app.engine.list_threads(who.caller(), request).await };
+        self.run(Operation::ListThreads, request, work).await
     }
 
     async fn get_statistics(&self, request: Request<pb::GetStatisticsRequest>) -> Reply<pb::GetStatisticsResponse> {
-        let work = |request: pb::GetStatisticsRequest| {
+        let work = |who: Who, request: pb::GetStatisticsRequest| async move {
             let pb::GetStatisticsRequest { min_revision } = request;
-            self.app.engine.get_statistics(caller(), min_revision)
+            self.app.engine.get_statistics(who.caller(), min_revision).await
         };
         self.run(Operation::GetStatistics, request, work).await
     }

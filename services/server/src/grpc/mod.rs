@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod contexts;
+mod keys;
 mod metadata;
 mod unreadable;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
+use context_proto::v1::api_key_service_server::ApiKeyServiceServer;
 use context_proto::v1::artifact_service_server::ArtifactServiceServer;
 use context_proto::v1::context_service_server::ContextServiceServer;
 use tonic::Status;
@@ -29,6 +31,7 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
+    let keys = ApiKeyServiceServer::new(contexts::Contexts::new(app.clone()));
     let artifacts = ArtifactServiceServer::new(contexts::Contexts::new(app))
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)
@@ -36,6 +39,7 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
         .max_encoding_message_size(limit);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<ContextServiceServer<contexts::Contexts>>().await;
+    health.set_serving::<ApiKeyServiceServer<contexts::Contexts>>().await;
     health.set_serving::<ArtifactServiceServer<contexts::Contexts>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -44,6 +48,7 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
     };
     let router = tonic::service::Routes::new(contexts)
         .add_service(artifacts)
+        .add_service(keys)
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
@@ -59,6 +64,7 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
 /// Tells health checks that no new work is taken.
 pub async fn set_not_serving(health: &HealthReporter) {
     health.set_not_serving::<ContextServiceServer<contexts::Contexts>>().await;
+    health.set_not_serving::<ApiKeyServiceServer<contexts::Contexts>>().await;
     health.set_not_serving::<ArtifactServiceServer<contexts::Contexts>>().await;
     health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
 }

@@ -15,7 +15,8 @@ use super::body::{JsonBody, json};
 use super::conditional::{etag, expected_version, none_match_names};
 use super::contexts::write_context;
 use super::query::{ArtifactPath, Query};
-use crate::app::{App, caller};
+use crate::app::App;
+use crate::authenticate::Who;
 use crate::operation::{Operation, Wire};
 
 /// Create an artifact
@@ -36,13 +37,14 @@ use crate::operation::{Operation, Wire};
         ("Location" = String, description = "Where the artifact is"), ("ETag" = String, description = "The artifact's version in quotes"))))
 )]
 pub async fn create_artifact(
+    who: Who,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<CreateArtifactRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.create_artifact(caller(), request, write);
-    let reply = app.call(Operation::CreateArtifact, Wire::Rest, None, work).await?;
+    let work = app.engine.create_artifact(who.caller(), request, write);
+    let reply = app.call(&who, Operation::CreateArtifact, Wire::Rest, None, work).await?;
     let mut response = json(&app, StatusCode::CREATED, &reply)?;
     let location = HeaderValue::from_str(&format!("/v1/artifacts/{}", reply.id)).map_err(Error::internal)?;
     response.headers_mut().insert(header::LOCATION, location);
@@ -66,7 +68,7 @@ pub async fn create_artifact(
     ),
     responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
 )]
-pub async fn list_artifacts(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn list_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
     let request = ListArtifactsRequest {
         limit: query.integer("limit"),
         offset: query.integer("offset"),
@@ -74,8 +76,8 @@ pub async fn list_artifacts(State(app): State<Arc<App>>, mut query: Query) -> Re
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.list_artifacts(caller(), request);
-    let reply = app.call(Operation::ListArtifacts, Wire::Rest, None, work).await?;
+    let work = app.engine.list_artifacts(who.caller(), request);
+    let reply = app.call(&who, Operation::ListArtifacts, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -94,15 +96,15 @@ pub async fn list_artifacts(State(app): State<Arc<App>>, mut query: Query) -> Re
     ),
     responses((status = 200, description = "The artifacts that match", body = SearchArtifactsReply))
 )]
-pub async fn search_artifacts(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn search_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
     let request = SearchArtifactsRequest {
         query: query.one("query").unwrap_or_default(),
         limit: query.integer("limit"),
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.search_artifacts(caller(), request);
-    let reply = app.call(Operation::SearchArtifacts, Wire::Rest, None, work).await?;
+    let work = app.engine.search_artifacts(who.caller(), request);
+    let reply = app.call(&who, Operation::SearchArtifacts, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -127,6 +129,7 @@ pub async fn search_artifacts(State(app): State<Arc<App>>, mut query: Query) -> 
     )
 )]
 pub async fn get_artifact(
+    who: Who,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     headers: HeaderMap,
@@ -134,8 +137,8 @@ pub async fn get_artifact(
 ) -> Result<Response, Problem> {
     let request = GetArtifactRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
     query.finish()?;
-    let work = app.engine.get_artifact(caller(), request);
-    let reply = app.call(Operation::GetArtifact, Wire::Rest, None, work).await?;
+    let work = app.engine.get_artifact(who.caller(), request);
+    let reply = app.call(&who, Operation::GetArtifact, Wire::Rest, None, work).await?;
     let version = reply.artifact.version;
     let mut response =
         if none_match_names(&headers, version) { StatusCode::NOT_MODIFIED.into_response() } else { json(&app, StatusCode::OK, &reply)? };
@@ -163,6 +166,7 @@ pub async fn get_artifact(
         ("ETag" = String, description = "The artifact's version in quotes"))))
 )]
 pub async fn update_artifact(
+    who: Who,
     State(app): State<Arc<App>>,
     path: ArtifactPath,
     headers: HeaderMap,
@@ -171,8 +175,8 @@ pub async fn update_artifact(
     let write = write_context(&headers)?;
     let mut request = body.for_artifact(path.artifact_id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
-    let work = app.engine.update_artifact(caller(), request, write);
-    let reply = app.call(Operation::UpdateArtifact, Wire::Rest, None, work).await?;
+    let work = app.engine.update_artifact(who.caller(), request, write);
+    let reply = app.call(&who, Operation::UpdateArtifact, Wire::Rest, None, work).await?;
     let mut response = json(&app, StatusCode::OK, &reply)?;
     response.headers_mut().insert(header::ETAG, etag(reply.artifact.version));
     Ok(response)
@@ -192,13 +196,13 @@ pub async fn update_artifact(
     ),
     responses((status = 200, description = "The artifact is gone", body = DeleteArtifactReply))
 )]
-pub async fn delete_artifact(State(app): State<Arc<App>>, path: ArtifactPath, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn delete_artifact(who: Who, State(app): State<Arc<App>>, path: ArtifactPath, headers: HeaderMap) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     if headers.contains_key(header::IF_MATCH) {
         // Ignoring it would delete what the caller meant to protect.
         return Err(Error::invalid("If-Match", "`If-Match` is not supported by DELETE; leave it out").into());
     }
-    let work = app.engine.delete_artifact(caller(), DeleteArtifactRequest { artifact_id: path.artifact_id }, write);
-    let reply = app.call(Operation::DeleteArtifact, Wire::Rest, None, work).await?;
+    let work = app.engine.delete_artifact(who.caller(), DeleteArtifactRequest { artifact_id: path.artifact_id }, write);
+    let reply = app.call(&who, Operation::DeleteArtifact, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }

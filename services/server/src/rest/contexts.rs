@@ -16,7 +16,8 @@ use super::Problem;
 use super::body::{JsonBody, json};
 use super::conditional::{etag, expected_version, idempotency_key, none_match_names};
 use super::query::{ContextId, Query};
-use crate::app::{App, caller};
+use crate::app::App;
+use crate::authenticate::Who;
 use crate::operation::{Operation, Wire};
 
 pub(super) fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> {
@@ -46,13 +47,14 @@ pub(super) fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> 
     )
 )]
 pub async fn store_context(
+    who: Who,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<StoreContextRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.store_context(caller(), request, write);
-    let reply = app.call(Operation::StoreContext, Wire::Rest, None, work).await?;
+    let work = app.engine.store_context(who.caller(), request, write);
+    let reply = app.call(&who, Operation::StoreContext, Wire::Rest, None, work).await?;
     let status = if reply.duplicate { StatusCode::OK } else { StatusCode::CREATED };
     let mut response = json(&app, status, &reply)?;
     let location = HeaderValue::from_str(&format!("/v1/contexts/{}", reply.context_id)).map_err(Error::internal)?;
@@ -80,13 +82,14 @@ pub async fn store_context(
     responses((status = 200, description = "What became of each entry", body = BatchReply))
 )]
 pub async fn store_context_batch(
+    who: Who,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<StoreContextBatchRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.store_context_batch(caller(), request, write);
-    let reply = app.call(Operation::StoreContextBatch, Wire::Rest, None, work).await?;
+    let work = app.engine.store_context_batch(who.caller(), request, write);
+    let reply = app.call(&who, Operation::StoreContextBatch, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -111,6 +114,7 @@ pub async fn store_context_batch(
     )
 )]
 pub async fn get_context(
+    who: Who,
     State(app): State<Arc<App>>,
     ContextId(id): ContextId,
     headers: HeaderMap,
@@ -119,10 +123,10 @@ pub async fn get_context(
     let request = get_request(vec![id], &mut query);
     query.finish()?;
     let work = async {
-        let mut reply = app.engine.get_context_by_ids(caller(), request).await?;
+        let mut reply = app.engine.get_context_by_ids(who.caller(), request).await?;
         reply.result.pop().ok_or_else(|| Error::context_not_found(id))
     };
-    let entry = app.call(Operation::GetContextByIds, Wire::Rest, None, work).await?;
+    let entry = app.call(&who, Operation::GetContextByIds, Wire::Rest, None, work).await?;
     let tag = etag(entry.version);
     let mut response = if none_match_names(&headers, entry.version) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -150,12 +154,12 @@ pub async fn get_context(
     ),
     responses((status = 200, description = "The entries that exist", body = GetContextByIdsReply))
 )]
-pub async fn get_context_by_ids(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn get_context_by_ids(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
     let ids = query.integers("ids");
     let request = get_request(ids, &mut query);
     query.finish()?;
-    let work = app.engine.get_context_by_ids(caller(), request);
-    let reply = app.call(Operation::GetContextByIds, Wire::Rest, None, work).await?;
+    let work = app.engine.get_context_by_ids(who.caller(), request);
+    let reply = app.call(&who, Operation::GetContextByIds, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -185,6 +189,7 @@ fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsReque
         ("ETag" = String, description = "The entry's new version in quotes"))))
 )]
 pub async fn update_context(
+    who: Who,
     State(app): State<Arc<App>>,
     ContextId(id): ContextId,
     headers: HeaderMap,
@@ -193,8 +198,8 @@ pub async fn update_context(
     let write = write_context(&headers)?;
     let mut request = body.for_context(id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
-    let work = app.engine.update_context(caller(), request, write);
-    let reply = app.call(Operation::UpdateContext, Wire::Rest, None, work).await?;
+    let work = app.engine.update_context(who.caller(), request, write);
+    let reply = app.call(&who, Operation::UpdateContext, Wire::Rest, None, work).await?;
     let mut response = json(&app, StatusCode::OK, &reply)?;
     response.headers_mut().insert(header::ETAG, etag(reply.version));
     Ok(response)
@@ -218,13 +223,14 @@ pub async fn update_context(
     responses((status = 200, description = "What became of each change", body = BatchReply))
 )]
 pub async fn update_context_batch(
+    who: Who,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<UpdateContextBatchRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.update_context_batch(caller(), request, write);
-    let reply = app.call(Operation::UpdateContextBatch, Wire::Rest, None, work).await?;
+    let work = app.engine.update_context_batch(who.caller(), request, write);
+    let reply = app.call(&who, Operation::UpdateContextBatch, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -242,15 +248,20 @@ pub async fn update_context_batch(
     ),
     responses((status = 200, description = "The entry is gone", body = DeleteContextReply))
 )]
-pub async fn delete_context_by_id(State(app): State<Arc<App>>, ContextId(id): ContextId, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn delete_context_by_id(
+    who: Who,
+    State(app): State<Arc<App>>,
+    ContextId(id): ContextId,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     if headers.contains_key(header::IF_MATCH) {
         // Ignoring it would delete what the caller meant to protect.
         return Err(Error::invalid("If-Match", "`If-Match` is not supported by DELETE; leave it out").into());
     }
     let request = DeleteContextRequest { context_ids: Some(vec![id]), thread_id: None };
-    let work = app.engine.delete_context(caller(), request, write);
-    let reply = app.call(Operation::DeleteContext, Wire::Rest, None, work).await?;
+    let work = app.engine.delete_context(who.caller(), request, write);
+    let reply = app.call(&who, Operation::DeleteContext, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -267,13 +278,14 @@ pub async fn delete_context_by_id(State(app): State<Arc<App>>, ContextId(id): Co
     responses((status = 200, description = "The entries are gone", body = DeleteContextReply))
 )]
 pub async fn delete_context(
+    who: Who,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<DeleteContextRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.delete_context(caller(), request, write);
-    let reply = app.call(Operation::DeleteContext, Wire::Rest, None, work).await?;
+    let work = app.engine.delete_context(who.caller(), request, write);
+    let reply = app.call(&who, Operation::DeleteContext, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -290,12 +302,13 @@ pub async fn delete_context(
     responses((status = 200, description = "The entries are gone", body = DeleteContextBatchReply))
 )]
 pub async fn delete_context_batch(
+    who: Who,
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<DeleteContextBatchRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.delete_context_batch(caller(), request, write);
-    let reply = app.call(Operation::DeleteContextBatch, Wire::Rest, None, work).await?;
+    let work = app.engine.delete_context_batch(who.caller(), request, write);
+    let reply = app.call(&who, Operation::DeleteContextBatch, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }

@@ -74,6 +74,9 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     let statistics = tokio::time::timeout(limit, app.engine.get_statistics(&Caller::local(), None)).await;
     let store = statistics.ok().and_then(Result::ok).and_then(|statistics| statistics.connection_metrics);
     app.metrics.body_bytes.set(i64::try_from(app.budget.used()).unwrap_or(i64::MAX));
+    if let Some(authenticator) = &app.authenticator {
+        app.metrics.key_verifications.set(i64::try_from(authenticator.verifications()).unwrap_or(i64::MAX));
+    }
     let mut response = (StatusCode::OK, app.metrics.render(store.as_ref())).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(crate::metrics::CONTENT_TYPE));
     response

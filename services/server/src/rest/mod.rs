@@ -6,6 +6,7 @@ mod conditional;
 mod contexts;
 mod docs;
 mod health;
+mod keys;
 mod openapi;
 mod overview;
 mod problem;
@@ -48,6 +49,8 @@ fn documented() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(versions::get_artifact_version))
         .routes(routes!(versions::restore_artifact_version))
         .routes(routes!(versions::diff_artifact_versions))
+        .routes(routes!(keys::create_api_key, keys::list_api_keys))
+        .routes(routes!(keys::get_api_key, keys::update_api_key, keys::deactivate_api_key))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

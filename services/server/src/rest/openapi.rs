@@ -22,6 +22,7 @@ use super::problem::{MEDIA_TYPE, ProblemBody};
     tags(
         (name = "contexts", description = "Storing, fetching, changing and deleting entries"),
         (name = "artifacts", description = "Documents that keep every version"),
+        (name = "api-keys", description = "The owner's own keys"),
         (name = "search", description = "Finding entries"),
         (name = "overview", description = "Threads and statistics"),
         (name = "operation", description = "Health and metrics")

@@ -10,7 +10,8 @@ use http::StatusCode;
 use super::Problem;
 use super::body::json;
 use super::query::Query;
-use crate::app::{App, caller};
+use crate::app::App;
+use crate::authenticate::Who;
 use crate::operation::{Operation, Wire};
 
 /// List threads
@@ -24,12 +25,12 @@ use crate::operation::{Operation, Wire};
     params(ListThreadsRequest),
     responses((status = 200, description = "The threads", body = ListThreadsReply))
 )]
-pub async fn list_threads(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn list_threads(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
     let request =
         ListThreadsRequest { limit: query.integer("limit"), offset: query.integer("offset"), min_revision: query.integer("min_revision") };
     query.finish()?;
-    let work = app.engine.list_threads(caller(), request);
-    let reply = app.call(Operation::ListThreads, Wire::Rest, None, work).await?;
+    let work = app.engine.list_threads(who.caller(), request);
+    let reply = app.call(&who, Operation::ListThreads, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -45,10 +46,10 @@ pub async fn list_threads(State(app): State<Arc<App>>, mut query: Query) -> Resu
     params(("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)),
     responses((status = 200, description = "The statistics", body = Statistics))
 )]
-pub async fn get_statistics(State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn get_statistics(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
     let min_revision = query.integer("min_revision");
     query.finish()?;
-    let work = app.engine.get_statistics(caller(), min_revision);
-    let statistics = app.call(Operation::GetStatistics, Wire::Rest, None, work).await?;
+    let work = app.engine.get_statistics(who.caller(), min_revision);
+    let statistics = app.call(&who, Operation::GetStatistics, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &statistics)
 }

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use context_model::{Error, Violation};
+use context_model::{Error, Reason, Violation};
 use http::{HeaderValue, header};
 use serde::Serialize;
 
@@ -27,6 +27,9 @@ impl IntoResponse for Problem {
         if let Some(after) = self.0.retry_after {
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.0.reason == Reason::Unauthenticated {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response.extensions_mut().insert(Failure(self.0));
         response

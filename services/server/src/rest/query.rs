@@ -181,6 +181,19 @@ impl<S: Send + Sync> FromRequestParts<S> for ArtifactPath {
     }
 }
 
+/// The `{key_id}` of a path.
+pub struct KeyPath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let refused = |_| Problem::from(Error::invalid("key_id", "`key_id` is not UTF-8"));
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(refused)?;
+        Ok(Self(params.iter().find(|(name, _)| *name == "key_id").map(|(_, value)| value.to_owned()).unwrap_or_default()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

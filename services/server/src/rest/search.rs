@@ -12,7 +12,8 @@ use http::StatusCode;
 
 use super::Problem;
 use super::body::{JsonBody, json};
-use crate::app::{App, caller};
+use crate::app::App;
+use crate::authenticate::Who;
 use crate::operation::{Operation, Wire};
 
 /// Find entries by filters
@@ -30,9 +31,13 @@ use crate::operation::{Operation, Wire};
     ),
     responses((status = 200, description = "The entries found", body = SearchContextReply))
 )]
-pub async fn search_context(State(app): State<Arc<App>>, JsonBody(request): JsonBody<SearchContextRequest>) -> Result<Response, Problem> {
-    let work = app.engine.search_context(caller(), request);
-    let reply = app.call(Operation::SearchContext, Wire::Rest, None, work).await?;
+pub async fn search_context(
+    who: Who,
+    State(app): State<Arc<App>>,
+    JsonBody(request): JsonBody<SearchContextRequest>,
+) -> Result<Response, Problem> {
+    let work = app.engine.search_context(who.caller(), request);
+    let reply = app.call(&who, Operation::SearchContext, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -48,11 +53,12 @@ pub async fn search_context(State(app): State<Arc<App>>, JsonBody(request): Json
     responses((status = 200, description = "The entries found", body = SemanticSearchContextReply))
 )]
 pub async fn semantic_search_context(
+    who: Who,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<SemanticSearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.semantic_search_context(caller(), request);
-    let reply = app.call(Operation::SemanticSearchContext, Wire::Rest, None, work).await?;
+    let work = app.engine.semantic_search_context(who.caller(), request);
+    let reply = app.call(&who, Operation::SemanticSearchContext, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -68,11 +74,12 @@ pub async fn semantic_search_context(
     responses((status = 200, description = "The entries found", body = FtsSearchContextReply))
 )]
 pub async fn fts_search_context(
+    who: Who,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<FtsSearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.fts_search_context(caller(), request);
-    let reply = app.call(Operation::FtsSearchContext, Wire::Rest, None, work).await?;
+    let work = app.engine.fts_search_context(who.caller(), request);
+    let reply = app.call(&who, Operation::FtsSearchContext, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -89,10 +96,11 @@ pub async fn fts_search_context(
     responses((status = 200, description = "The entries found", body = HybridSearchContextReply))
 )]
 pub async fn hybrid_search_context(
+    who: Who,
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<HybridSearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.hybrid_search_context(caller(), request);
-    let reply = app.call(Operation::HybridSearchContext, Wire::Rest, None, work).await?;
+    let work = app.engine.hybrid_search_context(who.caller(), request);
+    let reply = app.call(&who, Operation::HybridSearchContext, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }

@@ -15,7 +15,8 @@ use super::body::json;
 use super::conditional::{etag, expected_version};
 use super::contexts::write_context;
 use super::query::{ArtifactPath, Query};
-use crate::app::{App, caller};
+use crate::app::App;
+use crate::authenticate::Who;
 use crate::operation::{Operation, Wire};
 
 /// List the versions of an artifact
@@ -32,11 +33,16 @@ use crate::operation::{Operation, Wire};
     ),
     responses((status = 200, description = "The versions", body = ListArtifactVersionsReply))
 )]
-pub async fn list_artifact_versions(State(app): State<Arc<App>>, path: ArtifactPath, mut query: Query) -> Result<Response, Problem> {
+pub async fn list_artifact_versions(
+    who: Who,
+    State(app): State<Arc<App>>,
+    path: ArtifactPath,
+    mut query: Query,
+) -> Result<Response, Problem> {
     let request = ListArtifactVersionsRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
     query.finish()?;
-    let work = app.engine.list_artifact_versions(caller(), request);
-    let reply = app.call(Operation::ListArtifactVersions, Wire::Rest, None, work).await?;
+    let work = app.engine.list_artifact_versions(who.caller(), request);
+    let reply = app.call(&who, Operation::ListArtifactVersions, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -55,13 +61,18 @@ pub async fn list_artifact_versions(State(app): State<Arc<App>>, path: ArtifactP
     ),
     responses((status = 200, description = "The version", body = GetArtifactVersionReply))
 )]
-pub async fn get_artifact_version(State(app): State<Arc<App>>, path: ArtifactPath, mut query: Query) -> Result<Response, Problem> {
+pub async fn get_artifact_version(
+    who: Who,
+    State(app): State<Arc<App>>,
+    path: ArtifactPath,
+    mut query: Query,
+) -> Result<Response, Problem> {
     let version_number = path.version()?;
     let min_revision = query.integer("min_revision");
     query.finish()?;
     let request = GetArtifactVersionRequest { artifact_id: path.artifact_id, version_number, min_revision };
-    let work = app.engine.get_artifact_version(caller(), request);
-    let reply = app.call(Operation::GetArtifactVersion, Wire::Rest, None, work).await?;
+    let work = app.engine.get_artifact_version(who.caller(), request);
+    let reply = app.call(&who, Operation::GetArtifactVersion, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }
 
@@ -82,13 +93,18 @@ pub async fn get_artifact_version(State(app): State<Arc<App>>, path: ArtifactPat
     responses((status = 200, description = "The artifact has a new version", body = RestoreArtifactVersionReply, headers(
         ("ETag" = String, description = "The new version in quotes"))))
 )]
-pub async fn restore_artifact_version(State(app): State<Arc<App>>, path: ArtifactPath, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn restore_artifact_version(
+    who: Who,
+    State(app): State<Arc<App>>,
+    path: ArtifactPath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let version_number = path.version()?;
     let expected_version = expected_version(&headers, None)?;
     let request = RestoreArtifactVersionRequest { artifact_id: path.artifact_id, version_number, expected_version };
-    let work = app.engine.restore_artifact_version(caller(), request, write);
-    let reply = app.call(Operation::RestoreArtifactVersion, Wire::Rest, None, work).await?;
+    let work = app.engine.restore_artifact_version(who.caller(), request, write);
+    let reply = app.call(&who, Operation::RestoreArtifactVersion, Wire::Rest, None, work).await?;
     let mut response = json(&app, StatusCode::OK, &reply)?;
     response.headers_mut().insert(header::ETAG, etag(reply.current_version));
     Ok(response)
@@ -110,7 +126,12 @@ pub async fn restore_artifact_version(State(app): State<Arc<App>>, path: Artifac
     ),
     responses((status = 200, description = "What differs", body = DiffArtifactVersionsReply))
 )]
-pub async fn diff_artifact_versions(State(app): State<Arc<App>>, path: ArtifactPath, mut query: Query) -> Result<Response, Problem> {
+pub async fn diff_artifact_versions(
+    who: Who,
+    State(app): State<Arc<App>>,
+    path: ArtifactPath,
+    mut query: Query,
+) -> Result<Response, Problem> {
     let request = DiffArtifactVersionsRequest {
         artifact_id: path.artifact_id,
         from_version: query.integer("from_version").unwrap_or_default(),
@@ -118,7 +139,7 @@ pub async fn diff_artifact_versions(State(app): State<Arc<App>>, path: ArtifactP
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.diff_artifact_versions(caller(), request);
-    let reply = app.call(Operation::DiffArtifactVersions, Wire::Rest, None, work).await?;
+    let work = app.engine.diff_artifact_versions(who.caller(), request);
+    let reply = app.call(&who, Operation::DiffArtifactVersions, Wire::Rest, None, work).await?;
     json(&app, StatusCode::OK, &reply)
 }

@@ -44,5 +44,5 @@ fn every_operation_is_described_and_can_fail() {
             }
         }
     }
-    assert_eq!(operations, 28);
+    assert_eq!(operations, 33);
 }

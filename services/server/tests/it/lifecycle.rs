@@ -22,7 +22,7 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
     for (flags, words) in [
         (&["--listen=0.0.0.0:0"][..], &["CONTEXT_LISTEN", "--insecure"][..]),
         (&["--grpc-listen=0.0.0.0:0"], &["CONTEXT_GRPC_LISTEN", "--insecure"]),
-        (&["--auth=keys"], &["AUTH", "not yet"]),
+        (&["--auth=oidc"], &["AUTH", "not yet"]),
         (&["--storage-backend=postgresql"], &["STORAGE_BACKEND", "not yet"]),
         (&["--enable-semantic-search=true"], &["ENABLE_SEMANTIC_SEARCH", "EMBEDDING_PROVIDER"]),
         (&["--enable-reranking=true"], &["ENABLE_RERANKING", "embedding model"]),

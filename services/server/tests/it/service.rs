@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use context_engine::{Admin, Engine};
+use context_model::CreateApiKeyRequest;
 use context_service::cli::Cli;
 use context_service::{Started, config, start};
 use tempfile::TempDir;
@@ -11,11 +14,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::Request;
 
+/// A key as its holder has it.
+pub struct Key {
+    pub text: String,
+    pub id: String,
+}
+
 /// A service with a database of its own; both go away with it.
 pub struct Service {
     pub address: SocketAddr,
     pub grpc_address: Option<SocketAddr>,
     pub socket: PathBuf,
+    /// The key that the first start with keys prints.
+    pub first_key: Option<String>,
+    pub engine: Arc<Engine>,
     stop: CancellationToken,
     task: JoinHandle<()>,
     _directory: TempDir,
@@ -37,6 +49,8 @@ impl Service {
             address: running.address().expect("an address"),
             grpc_address: running.places().grpc_address,
             socket: running.socket().to_owned(),
+            first_key: running.places().first_key.clone(),
+            engine: running.engine().clone(),
             stop: running.stop(),
             task: tokio::spawn(running.run()),
             _directory: directory,
@@ -69,6 +83,22 @@ impl Service {
         let reply = self.post("/v1/contexts", body).send().await;
         assert_eq!(reply.status, 201, "{}", reply.body);
         reply.json()["context_id"].as_i64().expect("an id")
+    }
+
+    /// Makes a key of this owner.
+    pub async fn key(&self, owner: &str, scopes: &[&str]) -> Key {
+        self.key_with(owner, scopes, CreateApiKeyRequest::default()).await
+    }
+
+    /// Makes a key of this owner, with what else is given.
+    pub async fn key_with(&self, owner: &str, scopes: &[&str], more: CreateApiKeyRequest) -> Key {
+        let scopes = Some(scopes.iter().map(ToString::to_string).collect());
+        let key = CreateApiKeyRequest { name: "test".to_owned(), scopes, ..more };
+        let printed = self.engine.administer(Admin::CreateKey { owner: owner.to_owned(), key }).await.expect("a key");
+        let mut words = printed.split_whitespace();
+        let text = words.next().expect("the key").to_owned();
+        let id = words.next_back().expect("its id").trim_end_matches('.').to_owned();
+        Key { text, id }
     }
 
     /// Waits until an operation runs. The metrics themselves need no turn.

@@ -1,0 +1,37 @@
+-- API keys. The key itself is stored nowhere: `hash` is bcrypt, `lookup` finds the few candidates to verify.
+
+PRAGMA user_version = 4;
+
+CREATE TABLE api_keys (
+    owner          INTEGER NOT NULL,
+    key_id         TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    -- SHA-256 of the key's first 16 characters.
+    lookup         BLOB    NOT NULL,
+    hash           TEXT    NOT NULL,
+    -- A JSON list.
+    scopes         TEXT    NOT NULL,
+    -- What the key is narrowed to, as JSON; {} for nothing.
+    narrowing      TEXT    NOT NULL,
+    created_at     INTEGER NOT NULL,
+    expires_at     INTEGER,
+    last_used_at   INTEGER,
+    deactivated_at INTEGER,
+    PRIMARY KEY (owner, key_id)
+) STRICT, WITHOUT ROWID;
+
+-- The one index without the owner: whoever brings a key has no owner yet.
+CREATE INDEX api_keys_by_lookup ON api_keys (lookup);
+
+-- Attempts that were refused to a valid key. What was done stands in `changes`.
+CREATE TABLE denials (
+    owner     INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    key_id    TEXT    NOT NULL,
+    operation TEXT    NOT NULL,
+    reason    TEXT    NOT NULL,
+    -- Refusals of the same kind since the row before.
+    attempts  INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX denials_by_time ON denials (owner, at);

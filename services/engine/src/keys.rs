@@ -1,0 +1,238 @@
+//! Making, listing, changing and switching off API keys.
+
+use context_model::{
+    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Reason, Result, Scope, Timestamp,
+    UpdateApiKeyRequest, Violations,
+};
+use context_store::{KeyChange, KeyStore, OwnerId, StoredKey};
+use serde::{Deserialize, Serialize};
+
+use crate::secret::KeySecret;
+use crate::{Caller, Engine, Reach};
+
+/// Rounds of bcrypt, as a power of two. A key has 192 random bits, so that no number of rounds makes it safer; these keep
+/// to what the documents promise.
+const BCRYPT_COST: u32 = 10;
+const MAX_NAME_CHARS: usize = 100;
+/// Keys of one owner that are not switched off.
+const MAX_KEYS: usize = 500;
+
+/// What a key is narrowed to, as it is stored.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Narrowing {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    only: Option<String>,
+}
+
+/// A key to make, checked.
+#[derive(Debug, Clone)]
+pub(crate) struct NewKey {
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub expires_at: Option<Timestamp>,
+    pub reach: Reach,
+}
+
+/// What a stored key lets its holder do. What this version does not understand allows nothing.
+pub(crate) fn caller_of(key: &StoredKey) -> Caller {
+    let reach = match serde_json::from_str::<Narrowing>(&key.narrowing) {
+        Ok(Narrowing { only: None }) => Some(Reach::All),
+        Ok(Narrowing { only: Some(only) }) => Reach::parse(&only),
+        Err(_) => None,
+    };
+    let scopes = reach.map(|_| key.scopes.iter().filter_map(|scope| Scope::parse(scope)).collect());
+    Caller {
+        owner: key.owner.clone(),
+        key_id: Some(key.id.clone()),
+        scopes: scopes.unwrap_or_default(),
+        reach: reach.unwrap_or_default(),
+        operator: false,
+    }
+}
+
+pub(crate) fn shown(key: StoredKey) -> ApiKey {
+    let caller = caller_of(&key);
+    let StoredKey { id, name, created_at, expires_at, last_used_at, deactivated_at, .. } = key;
+    let scopes = caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
+    let only = caller.reach.as_str().map(str::to_owned);
+    ApiKey { id, name, scopes, only, created_at, expires_at, last_used_at, active: deactivated_at.is_none() }
+}
+
+impl Engine {
+    /// Makes a key of the caller's owner. It can do no more than the caller's own key.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
+    /// store's errors.
+    pub async fn create_api_key(&self, caller: &Caller, request: CreateApiKeyRequest) -> Result<CreateApiKeyReply> {
+        caller.require_manage()?;
+        let new = self.new_key(request)?;
+        no_more_than(caller, &new.scopes)?;
+        let active = self.key_store()?.list_keys(&caller.owner).await.map_err(crate::store_error)?;
+        if active.iter().filter(|key| key.deactivated_at.is_none()).count() >= MAX_KEYS {
+            return Err(Error::invalid(
+                "name",
+                format!("there are {MAX_KEYS} active keys already; switch one off first (`name` is not at fault)"),
+            ));
+        }
+        self.make_key(&caller.owner, new).await
+    }
+
+    /// The keys of the caller's owner, newest first.
+    ///
+    /// # Errors
+    /// `SCOPE_MISSING` without `manage`; the store's errors.
+    pub async fn list_api_keys(&self, caller: &Caller) -> Result<ListApiKeysReply> {
+        caller.require_manage()?;
+        let keys = self.key_store()?.list_keys(&caller.owner).await.map_err(crate::store_error)?;
+        Ok(ListApiKeysReply { result: keys.into_iter().map(shown).collect() })
+    }
+
+    /// One key.
+    ///
+    /// # Errors
+    /// `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    pub async fn get_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
+        caller.require_manage()?;
+        let ApiKeyRequest { key_id } = request;
+        let found = self.key_store()?.key(&caller.owner, &key_id).await.map_err(crate::store_error)?;
+        found.map(shown).ok_or_else(|| not_found(&key_id))
+    }
+
+    /// Changes a key's name, scopes or expiry.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
+    /// store's errors.
+    pub async fn update_api_key(&self, caller: &Caller, request: UpdateApiKeyRequest) -> Result<ApiKey> {
+        caller.require_manage()?;
+        let UpdateApiKeyRequest { key_id, name, scopes, expires_at } = request;
+        let mut violations = Violations::default();
+        if name.is_none() && scopes.is_none() && expires_at.is_none() {
+            violations.push("name", "at least one of `name`, `scopes` and `expires_at` is required");
+        }
+        let name = name.map(|name| check_name(&name, &mut violations));
+        let scopes = scopes.map(|scopes| check_scopes(&scopes, &mut violations));
+        let expires_at = expires_at.map(|expiry| match expiry.trim() {
+            "" => None,
+            expiry => self.check_expiry(expiry, &mut violations),
+        });
+        violations.finish(())?;
+        if let Some(scopes) = &scopes {
+            no_more_than(caller, scopes)?;
+        }
+        let scopes = scopes.map(|scopes| names(&scopes));
+        let change = KeyChange { name, scopes, expires_at, ..KeyChange::default() };
+        self.change_key(&caller.owner, &key_id, change).await
+    }
+
+    /// Switches a key off, for good. It stops working everywhere within a second.
+    ///
+    /// # Errors
+    /// `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    pub async fn deactivate_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
+        caller.require_manage()?;
+        let ApiKeyRequest { key_id } = request;
+        self.change_key(&caller.owner, &key_id, KeyChange { deactivated_at: Some(self.clock.now()), ..KeyChange::default() }).await
+    }
+
+    pub(crate) async fn change_key(&self, owner: &OwnerId, key_id: &str, change: KeyChange) -> Result<ApiKey> {
+        let changed = self.key_store()?.update_key(owner, key_id, change, self.clock.now()).await.map_err(crate::store_error)?;
+        changed.map(shown).ok_or_else(|| not_found(key_id))
+    }
+
+    pub(crate) async fn make_key(&self, owner: &OwnerId, new: NewKey) -> Result<CreateApiKeyReply> {
+        let NewKey { name, scopes, expires_at, reach } = new;
+        let secret = KeySecret::generate().map_err(Error::internal)?;
+        let text = secret.reveal().to_owned();
+        let hashed = tokio::task::spawn_blocking(move || bcrypt::hash(text, BCRYPT_COST)).await.map_err(Error::internal)?;
+        let narrowing = Narrowing { only: reach.as_str().map(str::to_owned) };
+        let key = StoredKey {
+            id: uuid::Uuid::now_v7().to_string(),
+            owner: owner.clone(),
+            name,
+            lookup: secret.lookup(),
+            hash: hashed.map_err(Error::internal)?,
+            scopes: names(&scopes),
+            narrowing: serde_json::to_string(&narrowing).map_err(Error::internal)?,
+            created_at: self.clock.now(),
+            expires_at,
+            last_used_at: None,
+            deactivated_at: None,
+        };
+        self.key_store()?.insert_key(key.clone()).await.map_err(crate::store_error)?;
+        Ok(CreateApiKeyReply { key: secret.reveal().to_owned(), api_key: shown(key) })
+    }
+
+    pub(crate) fn new_key(&self, request: CreateApiKeyRequest) -> Result<NewKey> {
+        let CreateApiKeyRequest { name, scopes, expires_at, only } = request;
+        let mut violations = Violations::default();
+        let name = check_name(&name, &mut violations);
+        let scopes = scopes.map(|scopes| check_scopes(&scopes, &mut violations));
+        let expires_at = expires_at.and_then(|expiry| self.check_expiry(&expiry, &mut violations));
+        let reach = only.map(|only| {
+            Reach::parse(&only).unwrap_or_else(|| {
+                violations.push("only", "`only` must be `contexts` or `artifacts`");
+                Reach::All
+            })
+        });
+        let scopes = scopes.unwrap_or_else(|| vec![Scope::Read, Scope::Write, Scope::Delete]);
+        violations.finish(NewKey { name, scopes, expires_at, reach: reach.unwrap_or_default() })
+    }
+
+    fn check_expiry(&self, expiry: &str, violations: &mut Violations) -> Option<Timestamp> {
+        match Timestamp::parse(expiry, true) {
+            Ok(expiry) if expiry > self.clock.now() => Some(expiry),
+            Ok(expiry) => {
+                violations.push("expires_at", format!("`expires_at` is {expiry}, which is past"));
+                None
+            }
+            Err(rule) => {
+                violations.push("expires_at", format!("`expires_at` {rule}"));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn key_store(&self) -> Result<&dyn KeyStore> {
+        let absent = || Error::new(Reason::FeatureUnavailable, format!("API keys are not yet kept on {}", self.store.backend()));
+        self.store.keys().ok_or_else(absent)
+    }
+}
+
+fn not_found(key_id: &str) -> Error {
+    let shown: String = key_id.chars().take(64).collect();
+    Error::new(Reason::ApiKeyNotFound, format!("API key {shown} not found"))
+}
+
+fn no_more_than(caller: &Caller, scopes: &[Scope]) -> Result<()> {
+    match scopes.iter().find(|scope| !caller.scopes.contains(scope)) {
+        None => Ok(()),
+        Some(scope) => {
+            let sentence = format!("a key cannot give the scope `{}`, which the caller's own credentials do not carry", scope.as_str());
+            Err(Error::new(Reason::ScopeMissing, sentence))
+        }
+    }
+}
+
+fn names(scopes: &[Scope]) -> Vec<String> {
+    scopes.iter().map(|scope| scope.as_str().to_owned()).collect()
+}
+
+fn check_name(name: &str, violations: &mut Violations) -> String {
+    let name = name.trim();
+    if name.is_empty() || name.chars().nth(MAX_NAME_CHARS).is_some() || name.chars().any(char::is_control) {
+        violations.push("name", format!("`name` must have 1 to {MAX_NAME_CHARS} characters, none of them a control character"));
+    }
+    name.to_owned()
+}
+
+fn check_scopes(given: &[String], violations: &mut Violations) -> Vec<Scope> {
+    let mut scopes: Vec<Scope> = given.iter().filter_map(|scope| Scope::parse(scope)).collect();
+    if scopes.len() < given.len() || scopes.is_empty() {
+        violations.push("scopes", "`scopes` must be one or more of `read`, `write`, `delete` and `manage`");
+    }
+    scopes.sort_unstable();
+    scopes.dedup();
+    scopes
+}

@@ -1,0 +1,90 @@
+//! Commands of the operator: run by the service that serves the database, or here when none does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use context_engine::{Admin, Engine, SystemClock};
+use context_model::Error;
+use context_store_sqlite::{OpenError, SqliteStore};
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Limited};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::config::Config;
+use crate::edge::Peer;
+use crate::rest::{self, Problem};
+
+/// The route, on the Unix socket alone. Whoever can open the socket is the user who owns the database.
+pub const ADMIN_ROUTE: &str = "/internal/admin";
+
+const MAX_COMMAND_BYTES: usize = 64 * 1024;
+
+/// How long a command waits for a service that is neither up nor down, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Answers a command with what is to be printed.
+pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Response {
+    if request.extensions().get::<Peer>() != Some(&Peer::Unix) {
+        return rest::not_found(request).await.into_response();
+    }
+    let run = async {
+        let body = Limited::new(request.into_body(), MAX_COMMAND_BYTES).collect().await;
+        let body = body.map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?.to_bytes();
+        app.engine.administer(context_model::decode_slice::<Admin>(&body)?).await
+    };
+    match run.await {
+        Ok(text) => (StatusCode::OK, text).into_response(),
+        Err(error) => Problem::from(error).into_response(),
+    }
+}
+
+/// Runs a command on the database of these settings and gives what is to be printed.
+///
+/// # Errors
+/// A sentence for whoever gave the command.
+pub async fn command(config: &Config, command: Admin) -> Result<String, String> {
+    let deadline = Instant::now() + PATIENCE;
+    let store = loop {
+        if let Ok(stream) = UnixStream::connect(config.socket()).await {
+            return ask(stream, &command).await;
+        }
+        let sqlite = config.sqlite();
+        match tokio::task::spawn_blocking(move || SqliteStore::open(sqlite)).await.map_err(|e| e.to_string())? {
+            Ok(store) => break store,
+            // A service that starts or stops holds the database and has no socket.
+            Err(OpenError::Held { .. }) if Instant::now() < deadline => tokio::time::sleep(POLL).await,
+            Err(error) => return Err(error.to_string()),
+        }
+    };
+    let engine = Engine::new(Arc::new(store), config.engine(), Arc::new(SystemClock)).map_err(|e| e.to_string())?;
+    let outcome = engine.administer(command).await.map_err(|e| e.to_string());
+    engine.close().await;
+    outcome
+}
+
+async fn ask(mut stream: UnixStream, command: &Admin) -> Result<String, String> {
+    let body = serde_json::to_string(command).map_err(|e| e.to_string())?;
+    let request = format!(
+        "POST {ADMIN_ROUTE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let mut reply = Vec::new();
+    let exchange = async {
+        stream.write_all(request.as_bytes()).await?;
+        stream.read_to_end(&mut reply).await
+    };
+    exchange.await.map_err(|e| format!("the service that serves this database did not answer: {e}"))?;
+    let reply = String::from_utf8_lossy(&reply);
+    let (head, body) = reply.split_once("\r\n\r\n").ok_or("the service that serves this database gave no whole answer")?;
+    if head.starts_with("HTTP/1.1 200") {
+        return Ok(body.to_owned());
+    }
+    let problem: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    Err(problem["detail"].as_str().unwrap_or("the service that serves this database refused the command").to_owned())
+}

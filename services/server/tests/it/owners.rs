@@ -1,0 +1,197 @@
+//! Owners never see anything of each other, whatever they do.
+
+use std::collections::HashMap;
+
+use context_engine::{Admin, Caller, Engine, WriteContext};
+use context_model as m;
+use context_model::Scope;
+use context_store::OwnerId;
+use serde::Serialize;
+
+use crate::service::Service;
+
+const OWNERS: usize = 10;
+const OPERATIONS: u64 = 10_000;
+
+fn caller(owner: &str) -> Caller {
+    Caller {
+        owner: OwnerId::new(owner),
+        key_id: Some(format!("key-{owner}")),
+        scopes: Scope::ALL.to_vec(),
+        operator: false,
+        ..Caller::local()
+    }
+}
+
+/// xorshift64*: enough to choose operations with.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % bound
+    }
+}
+
+/// A word that no other owner uses.
+fn canary(owner: usize) -> String {
+    format!("canary{}x", "abcdefghij".as_bytes()[owner] as char)
+}
+
+/// What one owner made, to be asked for by all.
+#[derive(Default)]
+struct Made {
+    artifacts: Vec<String>,
+    contexts: i64,
+}
+
+async fn step(engine: &Engine, random: &mut Random, owner: usize, made: &mut HashMap<usize, Made>) -> String {
+    let me = caller(&format!("owner-{owner}"));
+    let word = canary(owner);
+    let write = WriteContext::default;
+    let theirs = usize::try_from(random.below(OWNERS as u64)).unwrap();
+    let artifact_id = {
+        let all = &made.entry(theirs).or_default().artifacts;
+        let chosen = usize::try_from(random.below(all.len().max(1) as u64)).unwrap();
+        all.get(chosen).cloned().unwrap_or_else(|| "123e4567-e89b-12d3-a456-426614174000".to_owned())
+    };
+    let query = if random.below(2) == 0 { canary(theirs) } else { "common".to_owned() };
+    let text = format!("{word} common words {}", random.below(1_000_000));
+    let context_id = i64::try_from(random.below(50) + 1).unwrap();
+    /// What came back, as anybody on the wire would see it.
+    fn shown<T: Serialize>(outcome: m::Result<T>) -> String {
+        match outcome {
+            Ok(reply) => serde_json::to_string(&reply).unwrap(),
+            Err(error) => format!("{} {:?}", error.message, error.violations),
+        }
+    }
+    match random.below(14) {
+        0 | 1 => {
+            let metadata = serde_json::json!({"word": word}).as_object().cloned();
+            let tags = Some(vec![word.clone(), "common".to_owned()]);
+            let thread_id = format!("thread {word}");
+            let request = m::StoreContextRequest { thread_id, source: "user".to_owned(), text, metadata, tags, images: None };
+            let reply = engine.store_context(&me, request, write()).await;
+            if reply.is_ok() {
+                made.entry(owner).or_default().contexts += 1;
+            }
+            shown(reply)
+        }
+        2 => {
+            let request = m::CreateArtifactRequest { content: format!("# {word}\n{text}"), ..Default::default() };
+            let reply = engine.create_artifact(&me, request, write()).await;
+            if let Ok(reply) = &reply {
+                made.entry(owner).or_default().artifacts.push(reply.id.clone());
+            }
+            shown(reply)
+        }
+        3 => shown(engine.get_context_by_ids(&me, m::GetContextByIdsRequest { context_ids: vec![context_id], ..Default::default() }).await),
+        4 => shown(engine.search_context(&me, m::SearchContextRequest { tags: Some(vec![query]), ..Default::default() }).await),
+        5 => {
+            let request = m::FtsSearchContextRequest { query, highlight: Some(true), ..Default::default() };
+            // The query is echoed, and it may be another owner's word.
+            shown(engine.fts_search_context(&me, request).await.map(|reply| reply.results))
+        }
+        6 => shown(engine.list_threads(&me, m::ListThreadsRequest::default()).await),
+        7 => {
+            let statistics = engine.get_statistics(&me, None).await.unwrap();
+            assert!(statistics.total_entries <= made.entry(owner).or_default().contexts, "it counts entries of others");
+            assert!(statistics.connection_metrics.is_none());
+            shown(Ok(statistics))
+        }
+        8 => {
+            let request = m::UpdateContextRequest { context_id, text: Some(text), ..Default::default() };
+            shown(engine.update_context(&me, request, write()).await)
+        }
+        9 => shown(engine.get_artifact(&me, m::GetArtifactRequest { artifact_id, ..Default::default() }).await),
+        10 => {
+            let request = m::UpdateArtifactRequest { artifact_id, content: Some(format!("# {word}\n{text}")), ..Default::default() };
+            shown(engine.update_artifact(&me, request, write()).await)
+        }
+        11 => {
+            let listed = engine.list_artifacts(&me, m::ListArtifactsRequest { limit: Some(50), ..Default::default() }).await.unwrap();
+            assert!(usize::try_from(listed.total).unwrap() <= made.entry(owner).or_default().artifacts.len());
+            shown(Ok(listed))
+        }
+        12 => {
+            let found = engine.search_artifacts(&me, m::SearchArtifactsRequest { query, ..Default::default() }).await.unwrap();
+            shown(Ok(found.result.into_iter().map(|hit| (hit.id, hit.title, hit.content_preview)).collect::<Vec<_>>()))
+        }
+        _ => {
+            if random.below(4) == 0 {
+                shown(engine.delete_artifact(&me, m::DeleteArtifactRequest { artifact_id }, write()).await)
+            } else {
+                let request = m::ListArtifactVersionsRequest { artifact_id, ..Default::default() };
+                shown(engine.list_artifact_versions(&me, request).await)
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_owners_never_see_anything_of_each_other() {
+    let service = Service::start().await;
+    let (mut random, mut made) = (Random(0x5eed), HashMap::new());
+    for _ in 0..OPERATIONS {
+        let owner = usize::try_from(random.below(OWNERS as u64)).unwrap();
+        let seen = step(&service.engine, &mut random, owner, &mut made).await;
+        for other in (0..OWNERS).filter(|other| *other != owner) {
+            assert!(!seen.contains(&canary(other)), "owner {owner} sees {}: {seen}", canary(other));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_write_moves_no_score_and_no_rank() {
+    let service = Service::start().await;
+    let me = caller("me");
+    for i in 0..50 {
+        let text = format!("{} common words {}", if i % 3 == 0 { "rare" } else { "other" }, "common ".repeat(i % 5));
+        let request =
+            m::StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: format!("{text} {i}"), ..Default::default() };
+        service.engine.store_context(&me, request, WriteContext::default()).await.unwrap();
+    }
+    let ranked = || async {
+        let request = m::FtsSearchContextRequest { query: "rare common".into(), limit: Some(50), ..Default::default() };
+        serde_json::to_string(&service.engine.fts_search_context(&me, request).await.unwrap()).unwrap()
+    };
+    let before = ranked().await;
+    for _ in 0..10 {
+        let entry = |i: usize| m::StoreContextRequest {
+            thread_id: format!("t{i}"),
+            source: "agent".into(),
+            text: format!("rare rare common {i}"),
+            ..Default::default()
+        };
+        let request = m::StoreContextBatchRequest { entries: (0..100).map(entry).collect(), atomic: None };
+        service.engine.store_context_batch(&caller("them"), request, WriteContext::default()).await.unwrap();
+    }
+    assert_eq!(ranked().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
+    let service = Service::start().await;
+    let (me, them) = (caller("me"), caller("them"));
+    for who in [&me, &them] {
+        let request = m::StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: "words".into(), ..Default::default() };
+        service.engine.store_context(who, request, WriteContext::default()).await.unwrap();
+        let request = m::CreateArtifactRequest { content: "# Words".into(), ..Default::default() };
+        service.engine.create_artifact(who, request, WriteContext::default()).await.unwrap();
+    }
+    let erase = Admin::EraseOwner { owner: "me".into() };
+    assert_eq!(service.engine.administer(erase.clone()).await.unwrap(), "Erased owner me: 1 contexts, 1 artifacts, 0 active keys.\n");
+    assert_eq!(service.engine.administer(erase).await.unwrap(), "There is no owner me.\n");
+    assert_eq!(service.engine.administer(Admin::Audit { owner: "me".into(), from: None }).await.unwrap(), "");
+    assert_eq!(service.engine.list_artifacts(&me, m::ListArtifactsRequest::default()).await.unwrap().total, 0);
+    assert_eq!(service.engine.list_artifacts(&them, m::ListArtifactsRequest::default()).await.unwrap().total, 1);
+    let request = m::StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: "other".into(), ..Default::default() };
+    let again = service.engine.store_context(&me, request, WriteContext::default()).await.unwrap();
+    assert!(!again.duplicate);
+    let search = |query: &str| m::FtsSearchContextRequest { query: query.into(), ..Default::default() };
+    assert_eq!(service.engine.fts_search_context(&me, search("words")).await.unwrap().count, 0);
+    assert_eq!(service.engine.fts_search_context(&me, search("other")).await.unwrap().count, 1);
+    assert_eq!(service.engine.fts_search_context(&them, search("words")).await.unwrap().count, 1);
+}

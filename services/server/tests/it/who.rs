@@ -1,0 +1,203 @@
+//! Every operation against every kind of credentials, on both wires. The operations are those of the service descriptor and of
+//! the OpenAPI document, so that a new one cannot be forgotten.
+
+use context_model::{CreateApiKeyRequest, Scope};
+use context_proto::FILE_DESCRIPTOR_SET;
+use context_service::document;
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+
+use crate::client::Reply;
+use crate::service::Service;
+
+const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
+
+/// The scope that an operation needs, by its documented name; `None`: any key will do.
+fn scope(operation: &str) -> Option<Scope> {
+    let has = |words: &[&str]| words.iter().any(|word| operation.split('_').any(|part| part == *word));
+    Some(match operation {
+        "get_caller" => return None,
+        _ if has(&["key", "keys"]) => Scope::Manage,
+        _ if has(&["delete"]) => Scope::Delete,
+        _ if has(&["search", "get", "list", "diff"]) => Scope::Read,
+        _ if has(&["store", "create", "update", "restore"]) => Scope::Write,
+        other => panic!("say which scope {other} needs"),
+    })
+}
+
+/// What kind of things an operation is about, for keys that are narrowed.
+fn about(operation: &str) -> &'static str {
+    if operation.contains("artifact") { "artifacts" } else { "contexts" }
+}
+
+fn snake(name: &str) -> String {
+    let mut snake = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.push(letter.to_ascii_lowercase());
+    }
+    snake
+}
+
+/// One operation on one wire.
+enum Call {
+    Grpc { path: String },
+    Rest { method: String, path: String },
+}
+
+/// Every operation of both wires with its name.
+fn operations() -> Vec<(String, Call)> {
+    let mut operations = Vec::new();
+    let descriptors = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
+    for file in &descriptors.file {
+        for service in &file.service {
+            for method in &service.method {
+                let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                operations.push((snake(method.name()), Call::Grpc { path }));
+            }
+        }
+    }
+    let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
+    for (path, item) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/v1/")) {
+        for (method, operation) in item.as_object().unwrap() {
+            let path = path
+                .replace("{context_id}", "1")
+                .replace("{artifact_id}", "123e4567-e89b-12d3-a456-426614174000")
+                .replace("{version}", "1")
+                .replace("{key_id}", "123e4567-e89b-12d3-a456-426614174000");
+            operations.push((operation["operationId"].as_str().unwrap().to_owned(), Call::Rest { method: method.to_uppercase(), path }));
+        }
+    }
+    assert!(operations.len() > 50, "{}", operations.len());
+    operations
+}
+
+impl Call {
+    async fn send(&self, service: &Service, authorization: Option<&str>) -> Reply {
+        let request = match self {
+            Self::Grpc { path } => {
+                service.request("POST", path).http2().header("content-type", "application/grpc").header("te", "trailers").body(vec![0; 5])
+            }
+            Self::Rest { method, path } if matches!(method.as_str(), "POST" | "PATCH") => {
+                service.request(method, path).json(&serde_json::json!({}))
+            }
+            Self::Rest { method, path } => service.request(method, path),
+        };
+        match authorization {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        }
+        .send()
+        .await
+    }
+
+    /// What came back: `Some((code, sentence))` when it is about who called.
+    async fn refusal(&self, service: &Service, authorization: Option<&str>) -> Option<(&'static str, String)> {
+        let reply = self.send(service, authorization).await;
+        match self {
+            Self::Grpc { .. } => {
+                let message = reply.header("grpc-message").unwrap_or_default().replace("%20", " ").replace("%60", "`");
+                match reply.header("grpc-status") {
+                    Some("16") => Some(("unauthenticated", message)),
+                    Some("7") => Some(("denied", message)),
+                    _ => None,
+                }
+            }
+            Self::Rest { .. } => match reply.status.as_u16() {
+                401 => {
+                    assert_eq!((reply.header("www-authenticate"), reply.reason().as_str()), (Some("Bearer"), "UNAUTHENTICATED"));
+                    Some(("unauthenticated", reply.json()["detail"].as_str().unwrap().to_owned()))
+                }
+                403 => {
+                    assert_eq!(reply.reason(), "SCOPE_MISSING");
+                    Some(("denied", reply.json()["detail"].as_str().unwrap().to_owned()))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operation_refuses_who_has_no_right_to_it() {
+    let service = Service::start_with(&["--auth=keys"]).await;
+    let revoked = service.key("default", &["read", "write", "delete", "manage"]).await;
+    let command = context_engine::Admin::RevokeKey { owner: "default".to_owned(), key_id: revoked.id.clone() };
+    service.engine.administer(command).await.unwrap();
+    let expired = service.key_with("default", &["read"], soon()).await;
+    while service.get("/v1/threads").header("authorization", &expired.text).send().await.status != 401 {
+        tokio::task::yield_now().await;
+    }
+    let mut scoped = Vec::new();
+    for scope in Scope::ALL {
+        scoped.push((scope, service.key("default", &[scope.as_str()]).await.text));
+    }
+    let narrowed = |only: &str| CreateApiKeyRequest { only: Some(only.to_owned()), ..CreateApiKeyRequest::default() };
+    let everything = ["read", "write", "delete", "manage"];
+    let only_contexts = service.key_with("default", &everything, narrowed("contexts")).await.text;
+    let only_artifacts = service.key_with("default", &everything, narrowed("artifacts")).await.text;
+    let good = service.first_key.clone().expect("the first start makes a key");
+
+    let unknown = format!("Bearer sk_prod_{}", "x".repeat(32));
+    // The same first 16 characters as a key that exists, so that it is compared to the end.
+    let near = format!("{}{}", &good[..39], if good.ends_with('A') { 'B' } else { 'A' });
+    let nobody = [
+        None,
+        Some(""),
+        Some("Bearer"),
+        Some("Bearer nonsense"),
+        Some("Basic c2s6cHJvZA=="),
+        Some(unknown.as_str()),
+        Some(near.as_str()),
+        Some(revoked.text.as_str()),
+        Some(expired.text.as_str()),
+    ];
+    let mut failures = Vec::new();
+    for (operation, call) in operations() {
+        let wire = if matches!(call, Call::Grpc { .. }) { "gRPC" } else { "REST" };
+        let mut expect = |what: &str, found: Option<(&'static str, String)>, expected: Option<(&'static str, String)>| {
+            if found != expected {
+                failures.push(format!("{operation} over {wire} with {what}: expected {expected:?}, got {found:?}"));
+            }
+        };
+        for authorization in nobody {
+            let found = call.refusal(&service, authorization).await;
+            expect(&format!("{authorization:?}"), found, Some(("unauthenticated", REQUIRED.to_owned())));
+        }
+        for value in [good.clone(), format!("Bearer {good}"), format!("bearer  {good}")] {
+            expect("every scope", call.refusal(&service, Some(&value)).await, None);
+        }
+        let Some(needed) = scope(&operation) else { continue };
+        let missing = || ("denied", format!("this operation needs the scope `{}`, which the credentials do not carry", needed.as_str()));
+        for (scope, key) in &scoped {
+            let expected = (*scope != needed).then(missing);
+            expect(&format!("the scope {}", scope.as_str()), call.refusal(&service, Some(key)).await, expected);
+        }
+        for (only, key) in [("contexts", &only_contexts), ("artifacts", &only_artifacts)] {
+            let sentence = format!("the credentials are narrowed to {only} and do not reach this operation");
+            let expected = (needed == Scope::Manage || about(&operation) != only).then_some(("denied", sentence));
+            expect(&format!("a key for {only}"), call.refusal(&service, Some(key)).await, expected);
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// An expiry that comes at once, but not before the key is made.
+fn soon() -> CreateApiKeyRequest {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let expiry = context_model::Timestamp(i64::try_from(now.as_micros()).unwrap() + 1_500_000);
+    CreateApiKeyRequest { expires_at: Some(expiry.to_string()), ..CreateApiKeyRequest::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_nobodys_needs_no_key() {
+    let service = Service::start_with(&["--auth=keys"]).await;
+    for path in ["/healthz", "/readyz", "/openapi.json", "/metrics", "/docs/"] {
+        let status = service.get(path).send().await.status;
+        assert!(status.is_success() || status.is_redirection(), "{path}: {status}");
+    }
+    let two = service.get("/v1/threads").header("authorization", service.first_key.as_ref().unwrap()).header("authorization", "x");
+    assert_eq!(two.send().await.status, 401, "two credentials are none");
+}

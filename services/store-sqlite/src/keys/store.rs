@@ -1,0 +1,132 @@
+//! The keys and owners of [`SqliteStore`].
+
+use async_trait::async_trait;
+use context_model::Timestamp;
+use context_store::{AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+
+use super::{audit, erase, rows};
+use crate::failure::{Failure, store_error};
+use crate::idempotency::{Record, Recorded};
+use crate::sql::{Bind, Fragment};
+use crate::store::SqliteStore;
+use crate::transaction::Transaction;
+
+/// Bytes that a request about keys takes while it waits, at most.
+const REQUEST_BYTES: usize = 4096;
+
+/// The outcome of a write that no caller can repeat with an idempotency key.
+struct Once<T>(T);
+
+impl<T> Recorded for Once<T> {
+    fn to_record(&self) -> Record {
+        Record::Deleted(0)
+    }
+
+    fn from_record(_: Record) -> Option<Self> {
+        None
+    }
+}
+
+impl SqliteStore {
+    async fn administer<T: Send + 'static>(
+        &self,
+        owner: &OwnerId,
+        now: Timestamp,
+        mut work: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
+    ) -> Result<T> {
+        let options = WriteOptions { now, idempotency: None, key_id: None, embeddings: Vec::new() };
+        let written = self.write(owner, options, REQUEST_BYTES, move |transaction| work(transaction).map(Once)).await?;
+        Ok(written.outcome.0)
+    }
+
+    async fn owner_exists(&self, owner: &OwnerId) -> Result<bool> {
+        self.read(&self.points, owner, Read::default(), |_, owner| Ok(owner.is_some())).await
+    }
+}
+
+#[async_trait]
+impl KeyStore for SqliteStore {
+    async fn create_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<()> {
+        // Every write makes the row of an owner that has none.
+        self.administer(owner, now, |_| Ok(())).await
+    }
+
+    async fn list_owners(&self) -> Result<Vec<OwnerSummary>> {
+        self.searches.read(|conn| erase::summaries(conn, None).map_err(store_error)).await
+    }
+
+    async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>> {
+        if !self.owner_exists(owner).await? {
+            return Ok(None);
+        }
+        self.administer(owner, now, erase::erase).await
+    }
+
+    async fn insert_key(&self, key: StoredKey) -> Result<()> {
+        let (owner, now) = (key.owner.clone(), key.created_at);
+        self.administer(&owner, now, move |transaction| rows::insert(transaction.conn, transaction.owner.owner, &key)).await
+    }
+
+    async fn keys_by_lookup(&self, lookup: [u8; 32]) -> Result<Vec<StoredKey>> {
+        let mut condition = Fragment::new("k.lookup = ");
+        condition.bind(Bind::Blob(lookup.to_vec()));
+        self.points.read(move |conn| rows::select(conn, condition, 16)).await
+    }
+
+    async fn key(&self, owner: &OwnerId, id: &str) -> Result<Option<StoredKey>> {
+        let id = id.to_owned();
+        self.read(&self.points, owner, Read::default(), move |conn, owner| match owner {
+            Some(owner) => Ok(rows::select(conn, rows::of_owner(owner.owner, Some(&id)), 1)?.pop()),
+            None => Ok(None),
+        })
+        .await
+    }
+
+    async fn list_keys(&self, owner: &OwnerId) -> Result<Vec<StoredKey>> {
+        self.read(&self.points, owner, Read::default(), |conn, owner| match owner {
+            Some(owner) => rows::select(conn, rows::of_owner(owner.owner, None), 1000),
+            None => Ok(Vec::new()),
+        })
+        .await
+    }
+
+    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, now: Timestamp) -> Result<Option<StoredKey>> {
+        // Asking for a key must not make its owner.
+        if !self.owner_exists(owner).await? {
+            return Ok(None);
+        }
+        let id = id.to_owned();
+        self.administer(owner, now, move |transaction| rows::update(transaction.conn, transaction.owner.owner, &id, &change)).await
+    }
+
+    async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {
+        if !self.owner_exists(owner).await? {
+            return Ok(());
+        }
+        let id = id.to_owned();
+        self.administer(owner, at, move |transaction| {
+            use crate::statement::{self, Value};
+            let sql = "UPDATE api_keys SET last_used_at = ? WHERE owner = ? AND key_id = ?";
+            let values = [Value::Int(at.micros()), Value::Int(transaction.owner.owner), Value::Text(&id)];
+            statement::execute(transaction.conn, sql, &values)?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn record_denial(&self, owner: &OwnerId, denial: Denial) -> Result<()> {
+        if !self.owner_exists(owner).await? {
+            return Ok(());
+        }
+        let now = denial.at;
+        self.administer(owner, now, move |transaction| audit::record(transaction.conn, transaction.owner.owner, &denial)).await
+    }
+
+    async fn audit_log(&self, owner: &OwnerId, from: Timestamp, limit: u32) -> Result<Vec<AuditLine>> {
+        self.read(&self.searches, owner, Read::default(), move |conn, owner| match owner {
+            Some(owner) => audit::lines(conn, owner.owner, from, limit).map_err(store_error),
+            None => Ok(Vec::new()),
+        })
+        .await
+    }
+}

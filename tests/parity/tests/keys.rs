@@ -1,0 +1,100 @@
+//! Keys through the gateway: 401 and 403 where HTTP clients look for them, and the documented sentences on stdio.
+
+use context_parity::keys::{Gateway, KeyedService};
+use serde_json::json;
+
+const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
+
+/// The scope each tool needs, by what its name begins with.
+fn scope(tool: &str) -> &'static str {
+    match tool.split('_').next().unwrap_or_default() {
+        "delete" => "delete",
+        "store" | "create" | "update" | "restore" => "write",
+        _ => "read",
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tool_is_guarded_over_http() {
+    let service = KeyedService::start().await;
+    let gateway = Gateway::http(&service).await;
+    let tools = gateway.tools(&service.key("lists", &["read"]).await).await;
+    assert_eq!(tools.len(), 23);
+
+    let revoked = service.key("revoked", &["read", "write", "delete"]).await;
+    service.revoke("revoked").await;
+    let unknown = format!("sk_prod_{}", "x".repeat(32));
+    let all = service.key("all", &["read", "write", "delete"]).await;
+    let other = service.key_of("other-owner", "all", &["read", "write", "delete"]).await;
+    let mut scoped = Vec::new();
+    for scope in ["read", "write", "delete", "manage"] {
+        scoped.push((scope, service.key(scope, &[scope]).await));
+    }
+    let metadata = format!("resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"", gateway.address);
+    for tool in &tools {
+        for authorization in
+            [None, Some("Bearer nonsense".to_owned()), Some(format!("Bearer {unknown}")), Some(format!("Bearer {revoked}"))]
+        {
+            let reply = gateway.call(tool, authorization.as_deref()).await;
+            assert_eq!((reply.status, &reply.body), (401, &json!({ "error": REQUIRED })), "{tool} with {authorization:?}");
+            assert!(reply.challenge.contains(&metadata), "{}", reply.challenge);
+            assert_eq!(reply.challenge.contains("error=\"invalid_token\""), authorization.is_some(), "{}", reply.challenge);
+        }
+        for (scope_held, key) in &scoped {
+            let reply = gateway.call(tool, Some(&format!("Bearer {key}"))).await;
+            if *scope_held == scope(tool) {
+                assert_eq!(reply.status, 200, "{tool} with {scope_held}");
+                assert!(!reply.text().contains("which the credentials do not carry"), "{tool}: {}", reply.text());
+            } else {
+                assert_eq!(reply.status, 403, "{tool} with {scope_held}");
+                let expected = format!("error=\"insufficient_scope\", scope=\"{}\"", scope(tool));
+                assert!(reply.challenge.contains(&expected), "{}", reply.challenge);
+            }
+        }
+        for key in [&all, &other] {
+            // The documents have clients that send the key alone.
+            for authorization in [format!("Bearer {key}"), key.clone()] {
+                let reply = gateway.call(tool, Some(&authorization)).await;
+                assert!(reply.status == 200 && !reply.text().contains(REQUIRED), "{tool}: {}", reply.text());
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metadata_is_public_and_points_to_the_resource() {
+    let service = KeyedService::start().await;
+    let gateway = Gateway::http(&service).await;
+    for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
+        let metadata = gateway.get(path).await;
+        assert_eq!(metadata["resource"], format!("http://{}/mcp", gateway.address));
+        assert_eq!(
+            (&metadata["scopes_supported"], &metadata["bearer_methods_supported"]),
+            (&json!(["read", "write", "delete"]), &json!(["header"]))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stdio_takes_its_key_from_the_environment_or_a_file_and_says_when_it_has_none() {
+    let service = KeyedService::start().await;
+    let key = service.key("stdio", &["read", "write"]).await;
+    let file = service.file("key", &format!("{key}\n"));
+    for (environment, works) in [
+        (vec![("CONTEXT_API_KEY", key.clone())], true),
+        (vec![("CONTEXT_API_KEY_FILE", file)], true),
+        (vec![], false),
+        (vec![("CONTEXT_API_KEY", "nonsense".to_owned())], false),
+    ] {
+        let mut gateway = Gateway::stdio(&service, &environment).await;
+        let entry = gateway.call("list_threads", &json!({})).await;
+        let artifact = gateway.call("list_artifacts", &json!({})).await;
+        assert_eq!((entry["isError"] == true, artifact["isError"] == true), (!works, !works), "{environment:?} {entry}");
+        if !works {
+            let text = artifact["content"][0]["text"].as_str().unwrap_or_default();
+            assert_eq!(text, json!([{ "error": REQUIRED }]).to_string());
+            let text = entry["content"][0]["text"].as_str().unwrap_or_default();
+            assert!(text.contains(REQUIRED) && text.contains("UNAUTHENTICATED"), "{text}");
+        }
+    }
+}
