@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
-use context_model::{Filter, MetadataPath};
+use context_model::{ContentType, Filter, MetadataPath};
 use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry, SearchPage, StoreError};
 use diesel::sqlite::SqliteConnection;
 
@@ -20,6 +20,23 @@ pub(crate) fn get(conn: &mut SqliteConnection, owner: &Owner, ids: &[i64], selec
     let mut entries = entries::load(conn, owner.owner, &row_ids, selection)?;
     entries.sort_unstable_by_key(|entry| Reverse((entry.created_at, entry.id)));
     Ok(SearchPage { entries, revision: owner.revision, plan: Vec::new() })
+}
+
+/// Entries by id like [`get`], unless images have to be read for them, which can be many bytes.
+pub(crate) fn get_without_images(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    ids: &[i64],
+    selection: RowSelection,
+) -> Result<Option<SearchPage>, StoreError> {
+    let mut page = get(conn, owner, ids, RowSelection { images: false, ..selection })?;
+    if selection.images {
+        if page.entries.iter().any(|entry| entry.content_type == ContentType::Multimodal) {
+            return Ok(None);
+        }
+        page.entries.iter_mut().for_each(|entry| entry.images = Some(Vec::new()));
+    }
+    Ok(Some(page))
 }
 
 /// Entries that satisfy the filter, newest first.

@@ -31,15 +31,20 @@ impl Weight for ReadJob {
 }
 
 impl Lane {
-    /// A thread for each connection.
-    pub fn start(name: &str, connections: Vec<SqliteConnection>) -> std::io::Result<Self> {
+    /// A thread for each connection. A thread that had nothing to do for a while calls `idle`.
+    pub fn start(name: &str, connections: Vec<SqliteConnection>, idle: impl Fn() + Send + Clone + 'static) -> std::io::Result<Self> {
         let queue = Arc::new(Queue::<ReadJob>::new(QUEUED_READS, usize::MAX));
         let mut stopped = Vec::new();
         for mut conn in connections {
             let (stop, on_stop) = oneshot::channel();
-            let jobs = Arc::clone(&queue);
+            let (jobs, idle) = (Arc::clone(&queue), idle.clone());
             std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-                while let Some(job) = jobs.pop(|| connection::release_memory(&mut conn)) {
+                loop {
+                    let job = jobs.pop(|| {
+                        connection::release_memory(&mut conn);
+                        idle();
+                    });
+                    let Some(job) = job else { break };
                     (job.0)(&mut conn);
                 }
                 drop(conn);
@@ -94,7 +99,8 @@ impl LaneHandle {
     }
 }
 
-fn in_transaction<T>(
+/// Runs `work` in a transaction; its panic becomes an error.
+pub(crate) fn in_transaction<T>(
     conn: &mut SqliteConnection,
     work: impl FnOnce(&mut SqliteConnection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {

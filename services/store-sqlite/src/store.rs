@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
@@ -18,6 +18,7 @@ use crate::connection::{self, pragma_int};
 use crate::failure::{Failure, store_error};
 use crate::full_text::FullText;
 use crate::idempotency::Recorded;
+use crate::inline::Inline;
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::{self, Owner, Owners};
 use crate::queue::{Queue, Refused};
@@ -32,15 +33,20 @@ use crate::{batch, delete_entries, fts, read_entries, statistics, store_entry, t
 /// Bytes of payload that may wait to be written; one more request is refused with `OVERLOADED`.
 const QUEUED_BYTES: usize = 256 * 1024 * 1024;
 
+/// Entries of a lookup that is sure to be short, at most.
+const SHORT_LOOKUP: usize = 8;
+
 /// The embedded database.
 ///
-/// Reads and writes run on threads of their own; the returned futures only wait.
+/// Reads and writes run on threads of their own; the returned futures only wait, or read a few pages that are in memory.
 pub struct SqliteStore {
     path: PathBuf,
     pub(crate) indexed: Arc<[MetadataPath]>,
     writes: Arc<Queue<BoxJob>>,
     counters: Arc<Counters>,
     commits: watch::Receiver<u64>,
+    /// Lookups that are sure to be short.
+    inline: Arc<Inline>,
     /// Lookups.
     pub(crate) points: LaneHandle,
     /// Searches.
@@ -82,16 +88,19 @@ impl SqliteStore {
         let shared_vectors = Arc::clone(&open_vectors.shared);
         let other = |error: std::io::Error| OpenError::Other { path: path.clone(), source: error.into() };
         let readers = config.readers.max(1);
-        let connect = |count: usize| {
+        let connect = |count: usize, busy_timeout: Duration| {
             (0..count)
-                .map(|_| connection::reader(&path, config.busy_timeout))
+                .map(|_| connection::reader(&path, busy_timeout))
                 .collect::<std::result::Result<Vec<SqliteConnection>, _>>()
                 .map_err(|e| OpenError::Other { path: path.clone(), source: e.into() })
         };
-        let (for_points, for_searches) = (connect(readers)?, connect(readers.min(2))?);
-        let reader_connections = for_points.len() + for_searches.len();
-        let points = Lane::start("sqlite-read", for_points).map_err(other)?;
-        let searches = Lane::start("sqlite-search", for_searches).map_err(other)?;
+        let (for_points, for_searches) = (connect(readers, config.busy_timeout)?, connect(readers.min(2), config.busy_timeout)?);
+        let for_inline = connect(readers.min(2), Duration::ZERO)?;
+        let reader_connections = for_points.len() + for_searches.len() + for_inline.len();
+        let inline = Arc::new(Inline::new(for_inline));
+        let idle = Arc::clone(&inline);
+        let points = Lane::start("sqlite-read", for_points, move || idle.release_memory()).map_err(other)?;
+        let searches = Lane::start("sqlite-search", for_searches, || ()).map_err(other)?;
 
         let writes = Arc::new(Queue::new(config.write_queue, QUEUED_BYTES));
         let counters = Arc::new(Counters::default());
@@ -120,6 +129,7 @@ impl SqliteStore {
             writes,
             counters,
             commits,
+            inline,
             points: points.handle(),
             searches: searches.handle(),
             vectors: shared_vectors,
@@ -148,6 +158,19 @@ impl SqliteStore {
         })
     }
 
+    /// Reads on this thread, when that is sure to be short. `None`: it is not, or the revision is not reached.
+    fn read_inline<T>(
+        &self,
+        owner: &OwnerId,
+        read: Read,
+        work: impl FnOnce(&mut SqliteConnection, Option<&Owner>) -> Result<Option<T>>,
+    ) -> Option<T> {
+        self.inline.try_read(|conn| {
+            let owner = owners::find(conn, owner).map_err(store_error)?;
+            if reaches(read, owner.as_ref()) { work(conn, owner.as_ref()) } else { Ok(None) }
+        })
+    }
+
     /// Reads at or after the revision that `read` asks for. `empty` is what an owner that never wrote reads.
     pub(crate) async fn read<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, work: W) -> Result<T>
     where
@@ -163,11 +186,7 @@ impl SqliteStore {
             let found = lane
                 .read(move |conn| {
                     let owner = owners::find(conn, &owner).map_err(store_error)?;
-                    let revision = owner.as_ref().map_or(0, |owner| owner.revision);
-                    if read.min_revision.is_some_and(|wanted| revision < wanted) {
-                        return Ok(None);
-                    }
-                    work(conn, owner.as_ref()).map(Some)
+                    if reaches(read, owner.as_ref()) { work(conn, owner.as_ref()).map(Some) } else { Ok(None) }
                 })
                 .await?;
             if let Some(found) = found {
@@ -251,6 +270,15 @@ impl Store for SqliteStore {
     }
 
     async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {
+        if ids.len() <= SHORT_LOOKUP {
+            let found = self.read_inline(owner, read, |conn, owner| match owner {
+                Some(owner) => read_entries::get_without_images(conn, owner, &ids, selection),
+                None => Ok(Some(no_entries())),
+            });
+            if let Some(page) = found {
+                return Ok(page);
+            }
+        }
         self.read(&self.points, owner, read, move |conn, owner| match owner {
             Some(owner) => read_entries::get(conn, owner, &ids, selection),
             None => Ok(no_entries()),
@@ -303,6 +331,10 @@ impl Store for SqliteStore {
     }
 
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
+        let found = self.read_inline(owner, read, |conn, owner| statistics::read(conn, &self.path, owner, self.connections()).map(Some));
+        if let Some(statistics) = found {
+            return Ok(statistics);
+        }
         let (path, connections) = (self.path.clone(), self.connections());
         self.read(&self.points, owner, read, move |conn, owner| statistics::read(conn, &path, owner, connections.clone())).await
     }
@@ -324,6 +356,7 @@ impl Store for SqliteStore {
             return;
         };
         self.writes.close();
+        self.inline.close();
         // Readers first: the log is emptied only when nobody reads from it.
         points.stop().await;
         searches.stop().await;
@@ -338,6 +371,11 @@ impl Drop for SqliteStore {
         self.points.close();
         self.searches.close();
     }
+}
+
+/// Whether the owner's revision is the one that `read` asks for, or later.
+fn reaches(read: Read, owner: Option<&Owner>) -> bool {
+    read.min_revision.is_none_or(|wanted| owner.map_or(0, |owner| owner.revision) >= wanted)
 }
 
 fn no_entries() -> SearchPage {
