@@ -92,7 +92,7 @@ mod tests {
     fn lookups_rest_after_a_slow_one() {
         let inline = inline();
         assert_eq!(inline.try_read(|_| Ok(Some(1))), Some(1));
-        let mut slow = || {
+        let slow = || {
             let started = Instant::now();
             while started.elapsed() <= SLOW {
                 std::hint::spin_loop();

@@ -1,6 +1,8 @@
 //! One write request: its work, its idempotency key and its answer.
 
 use context_store::{OwnerId, StoreError, WriteOptions, Written};
+use diesel::QueryResult;
+use diesel::result::Error as DieselError;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
@@ -16,6 +18,8 @@ pub(crate) struct Request<T, W> {
     pub owner: OwnerId,
     pub options: WriteOptions,
     pub bytes: usize,
+    /// Whether it may be refused after it has written something.
+    pub may_need_undo: bool,
     pub work: W,
     pub reply: oneshot::Sender<Result<Written<T>, StoreError>>,
     pub outcome: Option<Result<Written<T>, StoreError>>,
@@ -36,16 +40,21 @@ where
         self.reply.is_closed()
     }
 
-    fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure> {
+    fn may_need_undo(&self) -> bool {
+        self.may_need_undo
+    }
+
+    fn prepare(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> QueryResult<()> {
         self.outcome = None;
-        let owner = match open.owners.find(conn, &self.owner)? {
-            Some(owner) => owner,
-            None => {
-                let owner = Owners::create(conn, &self.owner)?;
-                open.full_text.create(conn, owner.owner)?;
-                owner
-            }
-        };
+        if open.owners.find(conn, &self.owner)?.is_none() {
+            let owner = Owners::create(conn, &self.owner)?;
+            open.full_text.create(conn, owner.owner)?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure> {
+        let owner = open.owners.find(conn, &self.owner)?.ok_or(DieselError::NotFound)?;
         if let Some(key) = &self.options.idempotency
             && let Some(first) = idempotency::find(conn, owner.owner, key, self.options.now)?
         {

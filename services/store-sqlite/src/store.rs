@@ -140,13 +140,31 @@ impl SqliteStore {
         })
     }
 
+    /// Queues `work` and waits until it is committed.
     pub(crate) async fn write<T, W>(&self, owner: &OwnerId, options: WriteOptions, bytes: usize, work: W) -> Result<Written<T>>
     where
         T: Recorded + Send + 'static,
         W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
     {
+        self.write_items(owner, options, bytes, true, work).await
+    }
+
+    /// Like [`Self::write`]. Without `may_need_undo`, `work` refuses before it writes anything, as a rule: where it does not,
+    /// requests beside it suffer a delay.
+    pub(crate) async fn write_items<T, W>(
+        &self,
+        owner: &OwnerId,
+        options: WriteOptions,
+        bytes: usize,
+        may_need_undo: bool,
+        work: W,
+    ) -> Result<Written<T>>
+    where
+        T: Recorded + Send + 'static,
+        W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
-        let request = Request { owner: owner.clone(), options, bytes, work, reply, outcome: None };
+        let request = Request { owner: owner.clone(), options, bytes, may_need_undo, work, reply, outcome: None };
         self.push(Box::new(request))?;
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -240,7 +258,8 @@ impl Store for SqliteStore {
     ) -> Result<Written<StoredBatch>> {
         let embeddings = std::mem::take(&mut options.embeddings);
         let bytes = entries.iter().map(weigh::entry).chain(embeddings.iter().map(weigh::embedding)).sum();
-        self.write(owner, options, bytes, move |transaction| {
+        let several = atomic && entries.len() > 1;
+        self.write_items(owner, options, bytes, several, move |transaction| {
             batch::apply(transaction, &entries, atomic, |transaction, index, entry| {
                 store_entry::store(transaction, entry, embeddings.get(index).unwrap_or(&Embedding::Later))
             })
@@ -257,7 +276,8 @@ impl Store for SqliteStore {
     ) -> Result<Written<StoredBatch>> {
         let embeddings = std::mem::take(&mut options.embeddings);
         let bytes = updates.iter().map(weigh::update).chain(embeddings.iter().map(weigh::embedding)).sum();
-        self.write(owner, options, bytes, move |transaction| {
+        let several = atomic && updates.len() > 1;
+        self.write_items(owner, options, bytes, several, move |transaction| {
             batch::apply(transaction, &updates, atomic, |transaction, index, update| {
                 update_entry::update(transaction, update, embeddings.get(index).unwrap_or(&Embedding::Later))
             })
@@ -266,7 +286,10 @@ impl Store for SqliteStore {
     }
 
     async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>> {
-        self.write(owner, options, weigh::criteria(&criteria), move |transaction| delete_entries::delete(transaction, &criteria)).await
+        self.write_items(owner, options, weigh::criteria(&criteria), false, move |transaction| {
+            delete_entries::delete(transaction, &criteria)
+        })
+        .await
     }
 
     async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {

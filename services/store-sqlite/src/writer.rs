@@ -28,13 +28,21 @@ const GROUP_REQUESTS: usize = 256;
 const GROUP_BYTES: usize = 8 * 1024 * 1024;
 
 /// The share of a commit's time that the writer waits for more requests after it, at most, and the most of all.
-const PATIENCE_SHARE: u32 = 4;
+const PATIENCE_SHARE: u32 = 2;
 const MAX_PATIENCE: Duration = Duration::from_millis(5);
 
 /// A write request in the queue. It may run more than once, and answers once, after the commit.
 pub(crate) trait Job: Weight + Send {
     /// Whether nobody waits for the answer any more.
     fn is_abandoned(&self) -> bool;
+    /// Whether it may be refused after it has written something.
+    fn may_need_undo(&self) -> bool {
+        true
+    }
+    /// Makes sure that the owner exists. That stays, also when the request is refused.
+    fn prepare(&mut self, _conn: &mut SqliteConnection, _open: &mut Open) -> QueryResult<()> {
+        Ok(())
+    }
     /// Does the work inside the open transaction.
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure>;
     /// Keeps the answer of a request that was undone, until the others are committed.
@@ -148,7 +156,7 @@ impl Writer {
     fn commit(&mut self, mut jobs: Vec<BoxJob>) {
         jobs.retain(|job| !job.is_abandoned());
         let started = Instant::now();
-        match self.attempt(&mut jobs) {
+        match self.attempt(&mut jobs, Savepoints::WhereExpected) {
             Ok(()) => {
                 if jobs.len() > 1 {
                     let patience = (started.elapsed() / PATIENCE_SHARE).min(MAX_PATIENCE);
@@ -156,18 +164,22 @@ impl Writer {
                 }
                 self.committed(jobs);
             }
-            Err(error) if jobs.len() == 1 => {
-                if let Some(mut job) = jobs.pop() {
-                    job.reject(store_error(error));
-                    job.answer();
-                }
-            }
             // One request spoilt the transaction of all. Each gets one of its own.
             Err(error) => {
-                tracing::warn!(error = %error, requests = jobs.len(), "A shared transaction failed; its requests run singly");
-                for job in jobs {
-                    self.commit(vec![job]);
+                if jobs.len() > 1 {
+                    tracing::warn!(error = %error, requests = jobs.len(), "A shared transaction failed; its requests run singly");
                 }
+                jobs.into_iter().for_each(|job| self.commit_alone(job));
+            }
+        }
+    }
+
+    fn commit_alone(&mut self, mut job: BoxJob) {
+        match self.attempt(std::slice::from_mut(&mut job), Savepoints::Always) {
+            Ok(()) => self.committed(vec![job]),
+            Err(error) => {
+                job.reject(store_error(error));
+                job.answer();
             }
         }
     }
@@ -183,7 +195,7 @@ impl Writer {
     }
 
     /// One transaction for all of them; nothing of it stays when it fails.
-    fn attempt(&mut self, jobs: &mut [BoxJob]) -> QueryResult<()> {
+    fn attempt(&mut self, jobs: &mut [BoxJob], savepoints: Savepoints) -> QueryResult<()> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -191,7 +203,7 @@ impl Writer {
             Some(conn) => conn,
             None => connection::writer(&self.settings).map_err(|e| unusable(&e))?,
         };
-        let outcome = transact(&mut conn, &mut self.open, jobs);
+        let outcome = transact(&mut conn, &mut self.open, jobs, savepoints);
         if outcome.is_err() {
             self.open.owners.clear();
             // SQLite ends the transaction itself on some errors, and then there is nothing to undo.
@@ -207,13 +219,30 @@ impl Writer {
     }
 }
 
-fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -> QueryResult<()> {
+/// Which requests of a transaction can be undone alone. Behind a savepoint SQLite keeps a copy of every page as it was,
+/// which is a tenth of the cost of storing an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Savepoints {
+    /// Those that say so. If another one is refused after it has written something, the transaction fails.
+    WhereExpected,
+    /// All.
+    Always,
+}
+
+fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob], savepoints: Savepoints) -> QueryResult<()> {
     open.pending.clear();
     open.vectors.clear();
     BeginImmediate.execute(conn)?;
     for job in jobs {
+        job.prepare(conn, open)?;
         let (pending, vectors) = (open.pending.len(), open.vectors.mark());
-        Savepoint.execute(conn)?;
+        let undoable = savepoints == Savepoints::Always || job.may_need_undo();
+        let changes = if undoable {
+            Savepoint.execute(conn)?;
+            None
+        } else {
+            Some(total_changes(conn)?)
+        };
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(conn, open)))
             .unwrap_or_else(|_| Err(Failure::Rejected(StoreError::Internal("a write panicked".into()))));
         match outcome {
@@ -221,12 +250,18 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -
             Err(Failure::Rejected(error)) => {
                 open.pending.truncate(pending);
                 open.vectors.back_to(vectors);
-                RollbackTo.execute(conn)?;
+                match changes {
+                    None => _ = RollbackTo.execute(conn)?,
+                    Some(before) if total_changes(conn)? != before => return Err(DieselError::RollbackTransaction),
+                    Some(_) => {}
+                }
                 job.reject(error);
             }
             Err(Failure::Database(error)) => return Err(error),
         }
-        Release.execute(conn)?;
+        if undoable {
+            Release.execute(conn)?;
+        }
     }
     full_text::apply(conn, &mut open.pending)?;
     open.owners.flush(conn)?;
@@ -235,6 +270,73 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob]) -
     Ok(())
 }
 
+/// Rows that were inserted, updated or deleted on this connection, ever.
+fn total_changes(conn: &mut SqliteConnection) -> QueryResult<i64> {
+    diesel::select(total_changes_function()).get_result(conn)
+}
+
+diesel::define_sql_function! {
+    /// SQLite's `total_changes()`.
+    #[sql_name = "total_changes"]
+    fn total_changes_function() -> diesel::sql_types::BigInt;
+}
+
 fn unusable(error: &connection::ConnectError) -> DieselError {
     DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, Box::new(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::{Error, Timestamp};
+    use context_store::{OwnerId, Store as _, WriteOptions};
+
+    use super::*;
+    use crate::config::Config;
+    use crate::schema::changes;
+    use crate::store::SqliteStore;
+    use crate::transaction::{Operation, Transaction};
+
+    fn options() -> WriteOptions {
+        WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() }
+    }
+
+    fn change(transaction: &mut Transaction<'_>, id: i64) -> Result<u64, Failure> {
+        transaction.changed(Operation::Create, id, "thread", 1)?;
+        Ok(1)
+    }
+
+    fn refuse(transaction: &mut Transaction<'_>, id: i64) -> Result<u64, Failure> {
+        change(transaction, id)?;
+        Err(Error::invalid("id", "refused").into())
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_refused_after_it_wrote_leaves_nothing_and_spoils_no_other() {
+        for expected in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("store.db");
+            let store = SqliteStore::open(Config::new(&path)).unwrap();
+            let owner = OwnerId::new("somebody");
+            let (go, wait) = std::sync::mpsc::channel::<()>();
+            // While the first waits in its transaction, the others gather for the next.
+            let first = store.write_items(&owner, options(), 0, false, move |transaction| {
+                let _ = wait.recv();
+                change(transaction, 1)
+            });
+            let others = async {
+                let second = store.write_items(&owner, options(), 0, false, |transaction| change(transaction, 2));
+                let refused = store.write_items(&owner, options(), 0, expected, |transaction| refuse(transaction, 3));
+                let fourth = store.write_items(&owner, options(), 0, false, |transaction| change(transaction, 4));
+                let release = async move { drop(go) };
+                tokio::join!(biased; second, refused, fourth, release)
+            };
+            let (first, (second, refused, fourth, ())) = tokio::join!(biased; first, others);
+            assert_eq!([first, second, fourth].map(|written| written.unwrap().revision), [1, 2, 3]);
+            assert!(matches!(refused, Err(StoreError::Rejected(_))), "{refused:?}");
+            store.close().await;
+            let mut conn = connection::reader(&path, Duration::ZERO).unwrap();
+            let ids: Vec<String> = changes::table.select(changes::entity_id).order(changes::revision).load(&mut conn).unwrap();
+            assert_eq!(ids, ["1", "2", "4"]);
+        }
+    }
 }
