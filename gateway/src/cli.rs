@@ -49,6 +49,9 @@ pub struct BackendArgs {
     /// Database file of the local service
     #[arg(long, env = "DB_PATH", default_value = "~/.mcp/context_storage.db", value_parser = expanded)]
     pub db_path: String,
+    /// Where the local service keeps entries, as it reads these settings itself
+    #[command(flatten)]
+    pub storage: StorageArgs,
     /// Unix socket of the local service. Empty: named after the database, in the runtime directory
     #[arg(long, env = "CONTEXT_SOCKET", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub socket: String,
@@ -81,6 +84,7 @@ impl BackendArgs {
             "" => context_model::local::default_db_path(),
             path => context_model::local::expand_home(path),
         };
+        let socket = socket.or_else(|| self.storage.socket());
         Ok(Target::Local(std::sync::Arc::new(LocalService::new(&db_path, socket))))
     }
 
@@ -88,6 +92,46 @@ impl BackendArgs {
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         context_model::max_message_bytes(self.max_total_size_mb)
+    }
+}
+
+/// Settings of the service that name its socket. The service this gateway starts reads them from the same environment.
+#[derive(Debug, Clone, Args)]
+pub struct StorageArgs {
+    /// The service's database: sqlite or postgresql
+    #[arg(long, env = "STORAGE_BACKEND", default_value = "", hide = true, value_parser = expanded)]
+    pub storage_backend: String,
+    /// The PostgreSQL server
+    #[arg(long, env = "POSTGRESQL_CONNECTION_STRING", default_value = "", hide = true, hide_env_values = true, value_parser = expanded)]
+    pub postgresql_connection_string: String,
+    /// Its host
+    #[arg(long, env = "POSTGRESQL_HOST", default_value = "", hide = true, value_parser = expanded)]
+    pub postgresql_host: String,
+    /// Its port
+    #[arg(long, env = "POSTGRESQL_PORT", default_value = "", hide = true, value_parser = expanded)]
+    pub postgresql_port: String,
+    /// The role
+    #[arg(long, env = "POSTGRESQL_USER", default_value = "", hide = true, value_parser = expanded)]
+    pub postgresql_user: String,
+    /// The database there
+    #[arg(long, env = "POSTGRESQL_DATABASE", default_value = "", hide = true, value_parser = expanded)]
+    pub postgresql_database: String,
+}
+
+impl StorageArgs {
+    /// The socket of a service on PostgreSQL; `None` on SQLite, whose socket is named after its file.
+    fn socket(&self) -> Option<std::path::PathBuf> {
+        let or = |value: &'_ str, default: &str| if value.is_empty() { default.to_owned() } else { value.to_owned() };
+        self.storage_backend.trim().eq_ignore_ascii_case("postgresql").then(|| {
+            let place = context_model::local::PostgresPlace {
+                connection_string: Some(self.postgresql_connection_string.as_str()).filter(|string| !string.is_empty()),
+                host: &or(&self.postgresql_host, "localhost"),
+                port: &or(&self.postgresql_port, "5432"),
+                user: &or(&self.postgresql_user, "postgres"),
+                database: &or(&self.postgresql_database, "mcp_context"),
+            };
+            context_model::local::postgres_socket_path(place, rustix::process::geteuid().as_raw())
+        })
     }
 }
 

@@ -38,6 +38,45 @@ pub fn socket_path(db_path: &Path, uid: u32) -> PathBuf {
     runtime_dir(uid).join(format!("{:016x}.sock", fnv1a(absolute(db_path).as_os_str().as_encoded_bytes())))
 }
 
+/// Where a PostgreSQL database is, as far as a socket is named after it: the settings of the same names.
+#[derive(Debug, Clone, Copy)]
+pub struct PostgresPlace<'p> {
+    /// `POSTGRESQL_CONNECTION_STRING`; it wins over the others.
+    pub connection_string: Option<&'p str>,
+    /// `POSTGRESQL_HOST`.
+    pub host: &'p str,
+    /// `POSTGRESQL_PORT`.
+    pub port: &'p str,
+    /// `POSTGRESQL_USER`.
+    pub user: &'p str,
+    /// `POSTGRESQL_DATABASE`.
+    pub database: &'p str,
+}
+
+/// The socket of a service of this PostgreSQL database. Two services of one database on one machine need
+/// `CONTEXT_SOCKET` to tell them apart.
+#[must_use]
+pub fn postgres_socket_path(place: PostgresPlace<'_>, uid: u32) -> PathBuf {
+    let PostgresPlace { connection_string, host, port, user, database } = place;
+    let name = match connection_string {
+        Some(string) => without_password(string),
+        None => format!("{user}@{host}:{port}/{database}"),
+    };
+    runtime_dir(uid).join(format!("{:016x}.sock", fnv1a(format!("postgresql {name}").as_bytes())))
+}
+
+/// A password must not even enter the hash of a file name.
+fn without_password(connection_string: &str) -> String {
+    let text = connection_string.trim();
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.split_whitespace().filter(|pair| !pair.starts_with("password")).collect::<Vec<_>>().join(" ");
+    };
+    let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+    let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let user = user.split_once(':').map_or(user, |(user, _)| user);
+    format!("{scheme}://{user}@{hosts}{path}")
+}
+
 /// The path without symbolic links as far as it exists, so that two spellings of one file agree.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
@@ -71,5 +110,17 @@ mod tests {
         assert_eq!(socket_path(Path::new("new.db"), 7), plain);
         assert_eq!(socket_path(&here.join(".").join("new.db"), 7), plain);
         assert_ne!(socket_path(&here.join("other.db"), 7), plain);
+    }
+
+    #[test]
+    fn a_socket_of_postgresql_depends_on_the_database_and_not_on_the_password() {
+        let of = |connection_string| {
+            let place = PostgresPlace { connection_string, host: "h", port: "5432", user: "u", database: "d" };
+            postgres_socket_path(place, 7)
+        };
+        assert_eq!(of(Some("postgres://u:one@h:5432/d")), of(Some("postgres://u:t%40wo@h:5432/d")));
+        assert_ne!(of(Some("postgres://u:one@h:5432/d")), of(Some("postgres://u:one@h:5432/e")));
+        assert_eq!(of(Some("host=h password=one dbname=d")), of(Some("host=h password=two dbname=d")));
+        assert_ne!(of(None), of(Some("postgres://u@h:5432/d")));
     }
 }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::config::{Backend, Config};
+
 /// Where a service listens.
 #[derive(Debug, Clone)]
 pub struct Places {
@@ -13,10 +15,39 @@ pub struct Places {
     pub grpc_address: Option<SocketAddr>,
     /// The Unix socket.
     pub socket: PathBuf,
-    /// The database file.
-    pub database: PathBuf,
+    /// The database.
+    pub database: Database,
     /// The key that was made because there was none; shown this once.
     pub first_key: Option<String>,
+}
+
+/// Where entries are kept.
+#[derive(Debug, Clone)]
+pub enum Database {
+    /// A file.
+    File(PathBuf),
+    /// A PostgreSQL database, as host, port and name.
+    Server(String),
+}
+
+impl Database {
+    /// The database of these settings.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        match (config.storage.storage_backend, config.postgres()) {
+            (Backend::Postgresql, Ok(postgres)) => Self::Server(postgres.target.shown()),
+            (Backend::Postgresql | Backend::Sqlite, _) => Self::File(context_model::local::absolute(&config.storage.db_path)),
+        }
+    }
+}
+
+impl std::fmt::Display for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Server(place) => write!(f, "postgresql://{place}"),
+        }
+    }
 }
 
 impl Places {
@@ -32,7 +63,7 @@ impl Places {
             let _ = writeln!(text, "  gRPC      {address}");
         }
         let _ = writeln!(text, "  socket    {}", self.socket.display());
-        let _ = writeln!(text, "  database  {}", self.database.display());
+        let _ = writeln!(text, "  database  {}", self.database);
         if let Some(key) = &self.first_key {
             let _ = writeln!(text, "The first API key, with every right of the owner `default`; it is shown this once:");
             let _ = writeln!(text, "  {key}");
@@ -48,15 +79,25 @@ impl Places {
         text
     }
 
-    /// The gateway finds the service by its database; it must be told about one that is not the default.
+    /// The gateway finds the service of a file by its name, and must be told one that is not the default. A service of
+    /// a server it finds by address.
     fn gateway_settings(&self) -> String {
-        let default = context_model::local::absolute(&context_model::local::default_db_path());
         let mut settings = String::new();
-        if self.database != default {
-            let _ = write!(settings, " --env DB_PATH={}", quoted(&self.database));
+        let database = match &self.database {
+            Database::File(database) => database,
+            Database::Server(_) => {
+                if let Some(address) = self.address {
+                    let _ = write!(settings, " --env CONTEXT_BACKEND=http://{address}");
+                }
+                return settings;
+            }
+        };
+        let default = context_model::local::absolute(&context_model::local::default_db_path());
+        if *database != default {
+            let _ = write!(settings, " --env DB_PATH={}", quoted(database));
         }
         let uid = rustix::process::geteuid().as_raw();
-        if self.socket != context_model::local::socket_path(&self.database, uid) {
+        if self.socket != context_model::local::socket_path(database, uid) {
             let _ = write!(settings, " --env CONTEXT_SOCKET={}", quoted(&self.socket));
         }
         settings

@@ -40,9 +40,12 @@ pub async fn examine(config: &Config) -> Examination {
     }
     let answers = service(config, &mut found).await;
     embeddings(config, &mut found).await;
-    if config.storage.storage_backend == Backend::Sqlite {
-        database(config, answers, &mut found).await;
-        disk(&config.storage.db_path, &mut found);
+    match config.storage.storage_backend {
+        Backend::Sqlite => {
+            database(config, answers, &mut found).await;
+            disk(&config.storage.db_path, &mut found);
+        }
+        Backend::Postgresql => server(config, &mut found).await,
     }
     if !answers {
         ports(config, &mut found).await;
@@ -138,6 +141,22 @@ async fn database(config: &Config, answers: bool, found: &mut Examination) {
         }
         Ok(Err(OpenError::Held { holder, .. })) if answers => found.line(true, "database", format_args!("{shown} is held by {holder}")),
         Ok(Err(error)) => found.line(false, "database", error),
+        Err(error) => found.line(false, "database", error),
+    }
+}
+
+async fn server(config: &Config, found: &mut Examination) {
+    // What is wrong with the settings was said already.
+    let Ok(postgres) = config.postgres() else { return };
+    let shown = postgres.target.shown();
+    match context_store_postgres::PostgresStore::open(postgres).await {
+        Ok(store) => {
+            match context_store::Store::check(&store).await {
+                Ok(()) => found.line(true, "database", format_args!("{shown} answers, and its schema is current")),
+                Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
+            }
+            context_store::Store::close(&store).await;
+        }
         Err(error) => found.line(false, "database", error),
     }
 }

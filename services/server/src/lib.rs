@@ -42,7 +42,7 @@ mod socket;
 mod wire;
 
 pub use admin::command as administer;
-pub use banner::Places;
+pub use banner::{Database, Places};
 pub use doctor::{Examination, examine, ready};
 pub use rest::document;
 pub use serve::{Running, StartError, Started, start};

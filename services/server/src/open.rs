@@ -1,14 +1,18 @@
 //! Opening the database, and taking it over from a service that a gateway started.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use context_store::Store;
+use context_store_postgres::PostgresStore;
 use context_store_sqlite::{Holder, OpenError, SqliteStore, Started};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 
-use crate::config::Config;
+use crate::config::{Backend, Config};
+use crate::serve::StartError;
 
 /// How long another service may take to give the database up: its own drain and a little more.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -23,23 +27,51 @@ pub const DRAIN_ROUTE: &str = "/internal/drain";
 /// What became of opening the database.
 pub enum Opened {
     /// It is ours.
-    Store(SqliteStore),
+    Store(Arc<dyn Store>),
     /// Somebody else serves it; whoever started us finds that one.
     ServedByAnother,
 }
 
-/// Opens the database. One that a gateway's service holds is taken over; when it is us that a gateway started, the
-/// other one's service is good enough.
+/// Opens the database.
 ///
 /// # Errors
-/// Why the database cannot be opened.
-pub async fn open(config: &Config) -> Result<Opened, OpenError> {
+/// Why it cannot be opened.
+pub async fn open(config: &Config) -> Result<Opened, StartError> {
+    match config.storage.storage_backend {
+        Backend::Sqlite => Ok(open_sqlite(config).await?),
+        Backend::Postgresql => open_postgres(config).await,
+    }
+}
+
+/// Any number of services share the database, but one has the socket: one that a gateway started gives it up, and when
+/// it is us that a gateway started, the other one's service is good enough.
+async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
+    let socket = config.socket();
+    if UnixStream::connect(&socket).await.is_ok() {
+        if config.auto_started {
+            return Ok(Opened::ServedByAnother);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        if matches!(tokio::time::timeout(Duration::from_secs(2), post_drain(&socket)).await, Ok(Ok(true))) {
+            tracing::info!("Asked the service that a gateway started to give way");
+            while UnixStream::connect(&socket).await.is_ok() && Instant::now() < deadline {
+                tokio::time::sleep(POLL_BY_HAND).await;
+            }
+        }
+    }
+    let settings = config.postgres().map_err(|error| StartError::Settings(error.to_string()))?;
+    Ok(Opened::Store(Arc::new(PostgresStore::open(settings).await?)))
+}
+
+/// A database that a gateway's service holds is taken over; when it is us that a gateway started, the other one's
+/// service is good enough.
+async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
     let deadline = Instant::now() + PATIENCE;
     let socket = config.socket();
     let mut asked = None;
     loop {
         let error = match try_open(config).await {
-            Ok(store) => return Ok(Opened::Store(store)),
+            Ok(store) => return Ok(Opened::Store(Arc::new(store))),
             Err(error) => error,
         };
         let OpenError::Held { holder, .. } = &error else { return Err(error) };

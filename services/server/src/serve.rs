@@ -22,7 +22,7 @@ use tower_http::cors::CorsLayer;
 use crate::admin::{ADMIN_ROUTE, administer};
 use crate::app::{App, defect};
 use crate::authenticate::authenticate;
-use crate::banner::Places;
+use crate::banner::{Database, Places};
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::edge::{Edge, Peer, edge, is_grpc};
@@ -45,6 +45,9 @@ pub enum StartError {
     /// The database.
     #[error(transparent)]
     Database(#[from] context_store_sqlite::OpenError),
+    /// The database server.
+    #[error(transparent)]
+    Postgres(#[from] context_store_postgres::OpenError),
     /// An address.
     #[error("{setting} is {address}, which cannot be listened on: {source}")]
     Address {
@@ -100,7 +103,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         Opened::Store(store) => store,
         Opened::ServedByAnother => return Ok(Started::ServedByAnother),
     };
-    let engine = Engine::new(Arc::new(store), config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
+    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
     if let Err(sentence) = models::install(&engine, config).await {
         engine.close().await;
@@ -121,7 +124,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         address: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
         grpc_address: grpc_tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
         socket: socket.path().to_owned(),
-        database: context_model::local::absolute(&config.storage.db_path),
+        database: Database::of(config),
         first_key,
     };
     let drain = Drain { stop: stop.clone(), gives_way: config.auto_started };

@@ -20,6 +20,11 @@ const FORGOTTEN_AT_ONCE: i64 = 100;
 pub(crate) enum Record {
     Batch(Vec<RecordedItem>),
     Deleted(u64),
+    /// Without any content, so that none survives the artifact.
+    Artifact {
+        id: String,
+        version: i64,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,7 +78,7 @@ impl Recorded for u64 {
     fn from_record(record: Record) -> Option<Self> {
         match record {
             Record::Deleted(count) => Some(count),
-            Record::Batch(_) => None,
+            Record::Batch(_) | Record::Artifact { .. } => None,
         }
     }
 }

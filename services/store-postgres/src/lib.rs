@@ -14,6 +14,7 @@
 //! # }
 //! ```
 
+mod artifacts;
 mod batch;
 mod breaker;
 mod config;

@@ -13,7 +13,10 @@ use crate::sql::{self, Bind, Fragment};
 use crate::tls::{Tls, TlsError};
 
 /// Each step in order; the schema's version is how many of them a database has.
-const MIGRATIONS: &[&str] = &[include_str!("../../../migrations/postgres/2026-11-21-000001_contexts/up.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
+];
 
 /// The version of this program's schema.
 pub(crate) const SCHEMA_VERSION: usize = MIGRATIONS.len();

@@ -1,9 +1,14 @@
 //! What a read does on its connection.
 
+use std::time::Duration;
+
 use context_store::OwnerId;
-use diesel_async::AsyncPgConnection;
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 
 use crate::failure::Failure;
+use crate::sql::{self, Bind, Fragment};
 
 /// A read. It may be run more than once.
 pub(crate) trait Reading: Sync {
@@ -19,4 +24,28 @@ pub(crate) trait Reading: Sync {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> impl Future<Output = Result<Option<(i64, Self::Outcome)>, Failure>> + Send;
+}
+
+/// Begins a transaction that reads one state of the database. Compiling a statement costs more than such a search.
+pub(crate) async fn begin(conn: &mut AsyncPgConnection, statement_timeout: Duration) -> Result<(), Failure> {
+    let timeout = statement_timeout.as_millis();
+    let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {timeout}; SET LOCAL jit = off");
+    Ok(conn.batch_execute(&begin).await?)
+}
+
+/// Ends it.
+pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
+    Ok(conn.batch_execute("COMMIT").await?)
+}
+
+/// The owner's revision; `None` when it never wrote.
+pub(crate) async fn revision(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<i64>, Failure> {
+    #[derive(QueryableByName)]
+    struct Revision {
+        #[diesel(sql_type = BigInt)]
+        revision: i64,
+    }
+    let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
+    let rows: Vec<Revision> = sql::query(conn, Fragment::prepared(read, vec![Bind::text(owner.as_str())])).await?;
+    Ok(rows.first().map(|row| row.revision))
 }

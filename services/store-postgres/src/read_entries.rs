@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use context_model::{Filter, MetadataPath};
 use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::AsyncPgConnection;
 
 use crate::entries::{self, Loaded};
 use crate::failure::Failure;
 use crate::filter;
 use crate::fts::{self, Language};
-use crate::read::Reading;
+use crate::read::{Reading, begin, commit};
 use crate::sql::{self, Bind, Fragment};
 
 /// Entries by id, newest first.
@@ -39,17 +39,6 @@ pub(crate) struct Ranked {
     pub indexed: Arc<[MetadataPath]>,
     pub language: Arc<Language>,
     pub statement_timeout: Duration,
-}
-
-/// Begins a transaction that reads one state of the database. Compiling a statement costs more than such a search.
-async fn begin(conn: &mut AsyncPgConnection, statement_timeout: Duration) -> Result<(), Failure> {
-    let timeout = statement_timeout.as_millis();
-    let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {timeout}; SET LOCAL jit = off");
-    Ok(conn.batch_execute(&begin).await?)
-}
-
-async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
-    Ok(conn.batch_execute("COMMIT").await?)
 }
 
 impl Reading for Get {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
-    DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError, StoreStatistics,
-    StoredBatch, ThreadsPage, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
+    StoreStatistics, StoredBatch, ThreadsPage, WriteOptions, Written,
 };
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 use tokio::sync::watch;
@@ -91,7 +91,7 @@ impl PostgresStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    async fn write<W: Writing>(&self, owner: &OwnerId, options: WriteOptions, work: W) -> Result<Written<W::Outcome>> {
+    pub(crate) async fn write<W: Writing>(&self, owner: &OwnerId, options: WriteOptions, work: W) -> Result<Written<W::Outcome>> {
         // Whoever gives up waiting for a connection has written nothing. From then on the write runs to its end, whether
         // or not somebody still waits for it.
         let lease = self.inner.pool.get().await;
@@ -110,7 +110,7 @@ impl PostgresStore {
     }
 
     /// Reads at or after the revision that `read` asks for.
-    async fn read<R: Reading>(&self, owner: &OwnerId, read: Read, work: R) -> Result<R::Outcome> {
+    pub(crate) async fn read<R: Reading>(&self, owner: &OwnerId, read: Read, work: R) -> Result<R::Outcome> {
         let started = Instant::now();
         let mut commits = self.inner.commits.subscribe();
         let mut pause = FIRST_LOOK;
@@ -138,6 +138,11 @@ impl PostgresStore {
             return Ok(work());
         }
         tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Internal(error.into()))
+    }
+
+    /// How long one statement may take.
+    pub(crate) fn statement_timeout(&self) -> Duration {
+        self.inner.statement_timeout
     }
 
     fn connections(&self) -> ConnectionMetrics {
@@ -387,6 +392,10 @@ impl Store for PostgresStore {
 
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
         self.read(owner, read, Statistics { connections: self.connections() }).await
+    }
+
+    fn artifacts(&self) -> Option<&dyn ArtifactStore> {
+        Some(self)
     }
 
     async fn close(&self) {

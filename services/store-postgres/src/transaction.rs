@@ -73,11 +73,12 @@ impl Counts {
     }
 }
 
-/// What happened to an entry.
+/// What happened to an entry or an artifact.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
     Create,
     Update,
+    Restore,
     Delete,
 }
 
@@ -86,6 +87,7 @@ impl Operation {
         match self {
             Self::Create => "create",
             Self::Update => "update",
+            Self::Restore => "restore",
             Self::Delete => "delete",
         }
     }
@@ -93,9 +95,36 @@ impl Operation {
 
 struct Change {
     operation: Operation,
-    id: i64,
-    thread_id: Arc<str>,
+    entity: Entity,
     version: i64,
+}
+
+enum Entity {
+    Context { id: i64, thread_id: Arc<str> },
+    Artifact { id: String },
+}
+
+impl Entity {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Context { .. } => "context",
+            Self::Artifact { .. } => "artifact",
+        }
+    }
+
+    fn id(&self) -> String {
+        match self {
+            Self::Context { id, .. } => id.to_string(),
+            Self::Artifact { id } => id.clone(),
+        }
+    }
+
+    fn thread_id(&self) -> Option<&str> {
+        match self {
+            Self::Context { thread_id, .. } => Some(thread_id),
+            Self::Artifact { .. } => None,
+        }
+    }
 }
 
 #[derive(QueryableByName)]
@@ -184,10 +213,15 @@ impl<'c> Transaction<'c> {
     /// Notes one change of an entry; it is counted and written at the end.
     pub fn changed(&mut self, operation: Operation, id: i64, thread_id: &str, version: i64) {
         let thread_id = match self.changes.last() {
-            Some(last) if &*last.thread_id == thread_id => Arc::clone(&last.thread_id),
+            Some(Change { entity: Entity::Context { thread_id: last, .. }, .. }) if &**last == thread_id => Arc::clone(last),
             _ => Arc::from(thread_id),
         };
-        self.changes.push(Change { operation, id, thread_id, version });
+        self.changes.push(Change { operation, entity: Entity::Context { id, thread_id }, version });
+    }
+
+    /// Notes one change of an artifact.
+    pub fn changed_artifact(&mut self, operation: Operation, id: String, version: i64) {
+        self.changes.push(Change { operation, entity: Entity::Artifact { id }, version });
     }
 
     /// Writes what is left to write, the owner's row last: its lock orders the commits of an owner.
@@ -218,8 +252,8 @@ impl<'c> Transaction<'c> {
              multimodal_count = o.multimodal_count + excluded.multimodal_count, image_count = o.image_count + excluded.image_count, \
              thread_count = o.thread_count + excluded.thread_count RETURNING owner_id, revision), \
              logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
-             SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, 'context', c.id::text, c.thread_id, c.version, ? \
-             FROM bumped AS b CROSS JOIN unnest(?, ?, ?, ?) WITH ORDINALITY AS c(operation, id, thread_id, version, place)) \
+             SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
+             FROM bumped AS b CROSS JOIN unnest(?, ?, ?, ?, ?) WITH ORDINALITY AS c(operation, entity, id, thread_id, version, place)) \
              SELECT revision FROM bumped",
             vec![
                 Bind::text(self.owner.as_str()),
@@ -244,8 +278,8 @@ impl<'c> Transaction<'c> {
         for chunk in later.chunks(CHANGES_AT_ONCE) {
             statement = Fragment::prepared(
                 "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
-                 SELECT ?, ? + c.place, ?, c.operation, 'context', c.id::text, c.thread_id, c.version, ? \
-                 FROM unnest(?, ?, ?, ?) WITH ORDINALITY AS c(operation, id, thread_id, version, place)",
+                 SELECT ?, ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
+                 FROM unnest(?, ?, ?, ?, ?) WITH ORDINALITY AS c(operation, entity, id, thread_id, version, place)",
                 vec![
                     Bind::text(self.owner.as_str()),
                     Bind::Int(before),
@@ -263,11 +297,12 @@ impl<'c> Transaction<'c> {
     }
 }
 
-fn columns(changes: &[Change]) -> [Bind<'_>; 4] {
+fn columns(changes: &[Change]) -> [Bind<'_>; 5] {
     [
         Bind::Texts(changes.iter().map(|change| change.operation.as_str().into()).collect()),
-        Bind::ints(changes.iter().map(|change| change.id)),
-        Bind::Texts(changes.iter().map(|change| (&*change.thread_id).into()).collect()),
+        Bind::Texts(changes.iter().map(|change| change.entity.kind().into()).collect()),
+        Bind::Texts(changes.iter().map(|change| change.entity.id().into()).collect()),
+        Bind::OptionalTexts(changes.iter().map(|change| change.entity.thread_id().map(Into::into)).collect()),
         Bind::ints(changes.iter().map(|change| change.version)),
     ]
 }

@@ -5,6 +5,7 @@
 //! the owner it is given. Every write is one transaction, durable when the call returns.
 
 pub mod conformance;
+pub mod generate;
 pub mod oracle;
 
 mod artifacts;

@@ -17,7 +17,8 @@ mod url;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio_postgres::{Client, NoTls};
+pub use tokio_postgres::Client;
+use tokio_postgres::NoTls;
 
 pub use url::with_database;
 

@@ -9,7 +9,7 @@ impl Config {
     /// A sentence that names the setting and what to do.
     pub fn check(&self) -> Result<(), String> {
         if self.storage.storage_backend == Backend::Postgresql {
-            return Err("STORAGE_BACKEND is `postgresql`, which is not yet in this version; use `sqlite`".into());
+            self.postgres().map_err(|error| format!("POSTGRESQL_CONNECTION_STRING cannot be used: {error}"))?;
         }
         match self.network.auth {
             Auth::Off | Auth::Keys => {}

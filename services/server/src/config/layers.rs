@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use context_engine::EngineConfig;
+use context_store_postgres::{Parts, Target, TargetError};
 use context_store_sqlite::Started;
 
 use super::{Config, OnFailure};
@@ -52,5 +53,39 @@ impl Config {
         config.busy_timeout = Duration::from_millis(storage.sqlite_busy_timeout_ms);
         config.started = if self.auto_started { Started::Automatically } else { Started::ByHand };
         config
+    }
+
+    /// The settings of the server database.
+    ///
+    /// # Errors
+    /// What is wrong with the connection string, without repeating it.
+    pub fn postgres(&self) -> Result<context_store_postgres::Config, TargetError> {
+        let settings = &self.postgres;
+        let mut config = context_store_postgres::Config::new(self.postgres_target()?);
+        config.language = self.search.fts_language.clone();
+        config.indexed_fields = self.storage.metadata_indexed_fields.0.clone();
+        config.pool_size = size(settings.postgresql_pool_size);
+        config.queue = size(settings.postgresql_queue);
+        config.pool_timeout = Duration::from_millis(settings.postgresql_pool_timeout_ms);
+        config.connect_timeout = Duration::from_millis(settings.postgresql_connect_timeout_ms);
+        config.statement_timeout = Duration::from_millis(settings.postgresql_statement_timeout_ms);
+        config.retries = small(settings.postgresql_retries);
+        config.breaker_failures = small(settings.postgresql_circuit_breaker_failures);
+        config.breaker_recovery = Duration::from_millis(settings.postgresql_circuit_breaker_recovery_ms);
+        Ok(config)
+    }
+
+    fn postgres_target(&self) -> Result<Target, TargetError> {
+        let settings = &self.postgres;
+        match &settings.postgresql_connection_string {
+            Some(string) => Target::parse(string.reveal()),
+            None => Ok(Target::from_parts(&Parts {
+                host: &settings.postgresql_host,
+                port: u16::try_from(settings.postgresql_port).unwrap_or(5432),
+                user: &settings.postgresql_user,
+                password: settings.postgresql_password.reveal(),
+                database: &settings.postgresql_database,
+            })),
+        }
     }
 }

@@ -70,10 +70,21 @@ impl Config {
     /// The Unix socket: as set, or named after the database.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.network
-            .socket
-            .clone()
-            .unwrap_or_else(|| context_model::local::socket_path(&self.storage.db_path, rustix::process::geteuid().as_raw()))
+        let uid = rustix::process::geteuid().as_raw();
+        self.network.socket.clone().unwrap_or_else(|| match self.storage.storage_backend {
+            Backend::Sqlite => context_model::local::socket_path(&self.storage.db_path, uid),
+            Backend::Postgresql => {
+                let settings = &self.postgres;
+                let place = context_model::local::PostgresPlace {
+                    connection_string: settings.postgresql_connection_string.as_ref().map(Secret::reveal),
+                    host: &settings.postgresql_host,
+                    port: &settings.postgresql_port.to_string(),
+                    user: &settings.postgresql_user,
+                    database: &settings.postgresql_database,
+                };
+                context_model::local::postgres_socket_path(place, uid)
+            }
+        })
     }
 
     /// How long a stopping service waits for running requests.

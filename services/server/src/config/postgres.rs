@@ -1,14 +1,14 @@
-//! Where the PostgreSQL server is.
+//! Where the PostgreSQL server is, and how it is used.
 
 use clap::Args;
 
 use super::value::{Secret, number};
 
-/// Settings of the PostgreSQL server. They are read and checked, but this version has no PostgreSQL store.
+/// Settings of the PostgreSQL server, for `STORAGE_BACKEND=postgresql`.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "PostgreSQL (not yet in this version)")]
+#[command(next_help_heading = "PostgreSQL")]
 pub struct Postgres {
-    /// The server's host.
+    /// The server's host: a name, an address, the directory of a Unix socket, or several between commas.
     #[arg(long, env = "POSTGRESQL_HOST", value_name = "HOST", default_value = "localhost", global = true)]
     pub postgresql_host: String,
 
@@ -28,7 +28,43 @@ pub struct Postgres {
     #[arg(long, env = "POSTGRESQL_DATABASE", value_name = "NAME", default_value = "mcp_context", global = true)]
     pub postgresql_database: String,
 
-    /// A connection string; it wins over the five settings above.
+    /// A connection string (`postgresql://user:password@host:5432/database?sslmode=verify-full`); it wins over the five
+    /// settings above. sslmode is disable, prefer (the default), require, verify-ca or verify-full; sslrootcert names a
+    /// file of authorities, else the system's are asked. With several hosts, target_session_attrs=read-write finds the
+    /// primary.
     #[arg(long, env = "POSTGRESQL_CONNECTION_STRING", value_name = "URL", hide_env_values = true, global = true)]
     pub postgresql_connection_string: Option<Secret>,
+
+    /// Connections at most, 1 to 1000.
+    #[arg(long, env = "POSTGRESQL_POOL_SIZE", value_name = "N", default_value = "16", value_parser = number(1, 1000), global = true)]
+    pub postgresql_pool_size: u64,
+
+    /// Milliseconds an operation waits for a connection before it is refused, 1 to 600 000.
+    #[arg(long, env = "POSTGRESQL_POOL_TIMEOUT_MS", value_name = "MS", default_value = "10000", value_parser = number(1, 600_000), global = true)]
+    pub postgresql_pool_timeout_ms: u64,
+
+    /// Operations that may wait for a connection before one more is refused, 1 to 1 000 000.
+    #[arg(long, env = "POSTGRESQL_QUEUE", value_name = "N", default_value = "4096", value_parser = number(1, 1_000_000), global = true)]
+    pub postgresql_queue: u64,
+
+    /// Milliseconds that connecting to one host may take, 1 to 600 000.
+    #[arg(long, env = "POSTGRESQL_CONNECT_TIMEOUT_MS", value_name = "MS", default_value = "5000", value_parser = number(1, 600_000), global = true)]
+    pub postgresql_connect_timeout_ms: u64,
+
+    /// Milliseconds that one statement may take, 1 to 3 600 000.
+    #[arg(long, env = "POSTGRESQL_STATEMENT_TIMEOUT_MS", value_name = "MS", default_value = "30000", value_parser = number(1, 3_600_000), global = true)]
+    pub postgresql_statement_timeout_ms: u64,
+
+    /// How often an operation is tried again after a conflict or a lost connection, 0 to 20. Only what cannot have
+    /// happened is tried again.
+    #[arg(long, env = "POSTGRESQL_RETRIES", value_name = "N", default_value = "3", value_parser = number(0, 20), global = true)]
+    pub postgresql_retries: u64,
+
+    /// Failures to reach the server in a row after which operations are refused at once, 1 to 1 000 000.
+    #[arg(long, env = "POSTGRESQL_CIRCUIT_BREAKER_FAILURES", value_name = "N", default_value = "10", value_parser = number(1, 1_000_000), global = true)]
+    pub postgresql_circuit_breaker_failures: u64,
+
+    /// Milliseconds for which they are refused before one of them tries the server again, 1 to 600 000.
+    #[arg(long, env = "POSTGRESQL_CIRCUIT_BREAKER_RECOVERY_MS", value_name = "MS", default_value = "500", value_parser = number(1, 600_000), global = true)]
+    pub postgresql_circuit_breaker_recovery_ms: u64,
 }

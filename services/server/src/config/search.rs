@@ -13,7 +13,8 @@ pub struct Search {
     #[arg(long, env = "ENABLE_FTS", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_fts: Switch,
 
-    /// The language of stemming. A language without a stemmer means that words are compared as they are.
+    /// The language of stemming. On SQLite, a language without a stemmer means that words are compared as they are; on
+    /// PostgreSQL every text search configuration of the server will do, and another name stops the start.
     #[arg(long, env = "FTS_LANGUAGE", value_name = "NAME", default_value = "english", global = true)]
     pub fts_language: String,
 

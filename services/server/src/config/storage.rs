@@ -19,7 +19,7 @@ pub enum Backend {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Storage")]
 pub struct Storage {
-    /// The database: `sqlite`, or `postgresql` (not yet in this version).
+    /// The database: `sqlite`, one file of this process; or `postgresql`, a server that any number of services share.
     #[arg(
         long,
         env = "STORAGE_BACKEND",

@@ -23,7 +23,11 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
         (&["--listen=0.0.0.0:0"][..], &["CONTEXT_LISTEN", "--insecure"][..]),
         (&["--grpc-listen=0.0.0.0:0"], &["CONTEXT_GRPC_LISTEN", "--insecure"]),
         (&["--auth=oidc"], &["AUTH", "not yet"]),
-        (&["--storage-backend=postgresql"], &["STORAGE_BACKEND", "not yet"]),
+        (
+            &["--storage-backend=postgresql", "--postgresql-connection-string=postgres://u:hunter2@h:port/d"],
+            &["POSTGRESQL_CONNECTION_STRING", "percent-encoded"],
+        ),
+        (&["--storage-backend=postgresql", "--postgresql-host=127.0.0.1", "--postgresql-port=1"], &["127.0.0.1:1", "POSTGRESQL_"]),
         (&["--enable-semantic-search=true"], &["ENABLE_SEMANTIC_SEARCH", "EMBEDDING_PROVIDER"]),
         (&["--enable-reranking=true"], &["ENABLE_RERANKING", "embedding model"]),
         (&["--enable-summary-generation=true"], &["ENABLE_SUMMARY_GENERATION"]),

@@ -11,6 +11,7 @@ mod lifecycle;
 mod limits;
 mod meaning;
 mod owners;
+mod postgres;
 mod problems;
 mod process;
 mod service;

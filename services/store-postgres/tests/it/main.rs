@@ -3,3 +3,9 @@
 mod arrange;
 mod availability;
 mod conformance;
+mod discipline;
+mod faults;
+mod opening;
+mod plans;
+mod property;
+mod proxy;

@@ -191,7 +191,7 @@ fn numbers_come_out_of_json_exactly_as_they_went_in() {
         #[diesel(sql_type = diesel::sql_types::Double)]
         value: f64,
     }
-    let mut random = super::generate::Random::new(7);
+    let mut random = context_store::generate::Random::new(7);
     let mut numbers: Vec<f64> = Vec::new();
     while numbers.len() < 50_000 {
         let bits = random.next();

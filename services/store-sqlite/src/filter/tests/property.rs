@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use context_model::{Comparison, Condition, Filter, MetadataPath, Operator};
+use context_store::generate::{FIELDS, INDEXED, Kind, Pools, Random};
 use context_store::{Page, StoredEntry, oracle};
 use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
-use super::generate::{FIELDS, INDEXED, Kind, Pools, Random};
 use super::store::{OWNER, insert, open, path, row_id};
 use crate::filter::{compile, select};
 use crate::sql::{Fragment, query};

@@ -3,7 +3,7 @@
 use context_text::{Analyzer, Language, Mode, Query, fold, parse};
 
 use super::Texts;
-use crate::filter::tests::generate::Random;
+use context_store::generate::Random;
 
 const WORDS: [&str; 18] = [
     "run",

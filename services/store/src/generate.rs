@@ -1,19 +1,26 @@
-//! Random entries and filters whose values meet often enough for matches to be neither none nor all.
+//! Random entries and filters whose values meet often enough for matches to be neither none nor all: what the property
+//! tests of the databases compare the oracle with. Everything panics on failure: it only runs in tests.
 
-use context_model::{Comparison, Condition, ContentType, Filter, JsonObject, Operator, Scalar, Source, Tags, ThreadId, Timestamp, fold};
-use context_store::StoredEntry;
+use context_model::{
+    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, Operator, Scalar, Source, Tags, ThreadId, Timestamp, fold,
+};
 use serde_json::{Value, json};
 
-use super::store::path;
+use crate::StoredEntry;
 
 /// A small reproducible generator (xorshift64*), so that a failure names its seed.
+#[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
+    /// A generator whose numbers depend on the seed alone.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
+    /// The next 64 bits.
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -21,14 +28,17 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
+    /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() >> 33).expect("31 bits") % bound
     }
 
+    /// True once in `n` times.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
+    /// One of the values, of which there is at least one.
     pub fn pick<'v, T>(&mut self, values: &'v [T]) -> &'v T {
         &values[self.below(values.len())]
     }
@@ -36,6 +46,7 @@ impl Random {
 
 /// The fields of generated metadata; the first ones are indexed in half of the stores.
 pub const FIELDS: [&str; 8] = ["status", "n", "flag", "list", "Status", "a-b.c_1", "deep.x.0.y", "mixed"];
+/// How many of the fields are indexed where any are.
 pub const INDEXED: usize = 6;
 
 const TEXTS: [&str; 34] = [
@@ -111,6 +122,7 @@ const FLOATS: [f64; 16] = [
 
 /// The kinds of value a comparison takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each is its name")]
 pub enum Kind {
     Text,
     Int,
@@ -121,6 +133,7 @@ pub enum Kind {
 
 impl Kind {
     /// The kinds an operator accepts.
+    #[must_use]
     pub fn of(operator: Operator) -> &'static [Self] {
         match operator {
             Operator::Eq | Operator::Ne | Operator::In | Operator::NotIn | Operator::ArrayContains => {
@@ -134,7 +147,7 @@ impl Kind {
 }
 
 /// What a field of one store mostly holds, so that equal values are common in it.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Pools {
     texts: Vec<String>,
     ints: Vec<i64>,
@@ -142,6 +155,7 @@ pub struct Pools {
 }
 
 impl Pools {
+    /// Values to choose from.
     pub fn new(random: &mut Random) -> Self {
         let mut texts: Vec<String> = (0..5).map(|_| (*random.pick(&TEXTS)).to_owned()).collect();
         if random.one_in(10) {
@@ -212,7 +226,7 @@ impl Pools {
             tags,
             // Not in the order of the ids, and with ties.
             created_at: Timestamp(i64::try_from(random.below(30)).expect("small")),
-            ..super::store::entry(id, metadata)
+            ..plain(id, metadata)
         }
     }
 
@@ -296,5 +310,28 @@ impl Pools {
             _ => {}
         }
         filter
+    }
+}
+
+/// A path that is known to be one.
+fn path(text: &str) -> MetadataPath {
+    MetadataPath::parse(text).expect("a valid path")
+}
+
+/// An entry without anything special.
+fn plain(id: i64, metadata: JsonObject) -> StoredEntry {
+    StoredEntry {
+        id,
+        thread_id: "t1".into(),
+        source: Source::User,
+        content_type: ContentType::Text,
+        text: "text".into(),
+        summary: String::new(),
+        metadata,
+        tags: Vec::new(),
+        created_at: Timestamp(1_000 * id),
+        updated_at: Timestamp(1_000 * id),
+        version: 1,
+        images: None,
     }
 }

@@ -1,0 +1,299 @@
+//! Reading artifacts, their lists and their versions.
+
+use std::time::Duration;
+
+use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
+use context_store::{
+    ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion, OwnerId, PageStart, StoreError,
+    StoredArtifact, StoredVersion, VersionLookup,
+};
+use diesel::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Bool, Text};
+use diesel_async::AsyncPgConnection;
+
+use crate::entries::parse_metadata;
+use crate::failure::{Failure, unreadable};
+use crate::read::{Reading, begin, commit, revision};
+use crate::sql::{self, Bind, Fragment};
+
+/// A version with its artifact's time of creation.
+#[derive(Debug, QueryableByName)]
+pub(crate) struct VersionRow {
+    #[diesel(sql_type = BigInt)]
+    pub created_at: i64,
+    #[diesel(sql_type = BigInt)]
+    pub version: i64,
+    #[diesel(sql_type = BigInt)]
+    pub at: i64,
+    #[diesel(sql_type = Bool)]
+    pub title_given: bool,
+    #[diesel(sql_type = Text)]
+    pub title: String,
+    #[diesel(sql_type = Text)]
+    pub metadata: String,
+    #[diesel(sql_type = Text)]
+    pub content: String,
+}
+
+impl VersionRow {
+    /// What the version holds.
+    pub fn state(&self) -> Result<ArtifactState, Failure> {
+        Ok(ArtifactState {
+            title: self.title.clone(),
+            title_given: self.title_given,
+            content: self.content.clone(),
+            metadata: parse_metadata(&self.metadata)?,
+        })
+    }
+
+    /// The artifact, with this version as its current one.
+    pub fn into_artifact(self, id: ArtifactId) -> Result<StoredArtifact, StoreError> {
+        let Self { created_at, version, at, title_given: _, title, metadata, content } = self;
+        let metadata = parse_metadata(&metadata)?;
+        Ok(StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version })
+    }
+
+    fn into_version(self) -> Result<StoredVersion, StoreError> {
+        let Self { created_at: _, version, at, title_given: _, title, metadata, content } = self;
+        Ok(StoredVersion { version, title, content, metadata: parse_metadata(&metadata)?, at: Timestamp(at) })
+    }
+}
+
+/// A version by its number, or the current one.
+pub(crate) async fn version(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    id: &ArtifactId,
+    number: Option<i64>,
+) -> Result<Option<VersionRow>, Failure> {
+    let mut select = Fragment::prepared(
+        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata::text AS metadata, v.content \
+         FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id \
+         AND v.artifact_id = a.artifact_id AND v.version = ",
+        Vec::new(),
+    );
+    match number {
+        Some(number) => select.bind(Bind::Int(number)),
+        None => select.push("a.version"),
+    };
+    select.push(" WHERE a.owner_id = ").bind(Bind::text(owner.as_str())).push(" AND a.artifact_id = ").bind(Bind::text(id.to_string()));
+    Ok(sql::query(conn, select).await?.pop())
+}
+
+/// The number of the artifact's current version.
+pub(crate) async fn current_version(conn: &mut AsyncPgConnection, owner: &OwnerId, id: &ArtifactId) -> Result<Option<i64>, Failure> {
+    #[derive(QueryableByName)]
+    struct CurrentVersion {
+        #[diesel(sql_type = BigInt)]
+        version: i64,
+    }
+    let select = "SELECT version FROM context.artifacts WHERE owner_id = ? AND artifact_id = ?";
+    let binds = vec![Bind::text(owner.as_str()), Bind::text(id.to_string())];
+    Ok(sql::query::<CurrentVersion>(conn, Fragment::prepared(select, binds)).await?.pop().map(|row| row.version))
+}
+
+/// An artifact with its current version, or with this one.
+pub(crate) struct Get {
+    pub id: ArtifactId,
+    pub version: Option<i64>,
+    pub statement_timeout: Duration,
+}
+
+impl Reading for Get {
+    type Outcome = AtRevision<Option<StoredArtifact>>;
+
+    fn empty(&self) -> Self::Outcome {
+        AtRevision { value: None, revision: 0 }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let row = version(conn, owner, &self.id, self.version).await?;
+        commit(conn).await?;
+        let value = row.map(|row| row.into_artifact(self.id)).transpose()?;
+        Ok(Some((revision, AtRevision { value, revision })))
+    }
+}
+
+/// The newest versions before the current one.
+pub(crate) struct History {
+    pub id: ArtifactId,
+    pub limit: u32,
+    pub statement_timeout: Duration,
+}
+
+#[derive(QueryableByName)]
+struct HistoryRow {
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Text)]
+    title: String,
+    #[diesel(sql_type = BigInt)]
+    at: i64,
+    #[diesel(sql_type = Array<Text>)]
+    changes: Vec<String>,
+}
+
+impl Reading for History {
+    type Outcome = AtRevision<Option<ArtifactHistory>>;
+
+    fn empty(&self) -> Self::Outcome {
+        AtRevision { value: None, revision: 0 }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let value = match current_version(conn, owner, &self.id).await? {
+            None => None,
+            Some(current_version) => {
+                let select = "SELECT version, title, at, changes FROM context.artifact_versions \
+                              WHERE owner_id = ? AND artifact_id = ? AND version < ? ORDER BY version DESC LIMIT ?";
+                let binds = vec![
+                    Bind::text(owner.as_str()),
+                    Bind::text(self.id.to_string()),
+                    Bind::Int(current_version),
+                    Bind::Int(self.limit.into()),
+                ];
+                let rows: Vec<HistoryRow> = sql::query(conn, Fragment::prepared(select, binds)).await?;
+                let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes }| ListedVersion {
+                    version,
+                    title,
+                    at: Timestamp(at),
+                    changes,
+                });
+                Some(ArtifactHistory { current_version, earlier: earlier.collect() })
+            }
+        };
+        commit(conn).await?;
+        Ok(Some((revision, AtRevision { value, revision })))
+    }
+}
+
+/// Versions by number; `None` stands for the current one.
+pub(crate) struct Versions {
+    pub id: ArtifactId,
+    pub numbers: Vec<Option<i64>>,
+    pub statement_timeout: Duration,
+}
+
+impl Reading for Versions {
+    type Outcome = AtRevision<VersionLookup>;
+
+    fn empty(&self) -> Self::Outcome {
+        AtRevision { value: VersionLookup::NoArtifact, revision: 0 }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let value = match current_version(conn, owner, &self.id).await? {
+            None => VersionLookup::NoArtifact,
+            Some(current_version) => {
+                let mut versions = Vec::with_capacity(self.numbers.len());
+                for number in &self.numbers {
+                    let row = version(conn, owner, &self.id, *number).await?;
+                    versions.push(row.map(VersionRow::into_version).transpose()?);
+                }
+                VersionLookup::Artifact { current_version, versions }
+            }
+        };
+        commit(conn).await?;
+        Ok(Some((revision, AtRevision { value, revision })))
+    }
+}
+
+/// A page of artifacts, newest first; with a query those whose title or content holds it.
+pub(crate) struct List {
+    pub query: Option<String>,
+    pub page: ArtifactPage,
+    pub statement_timeout: Duration,
+}
+
+#[derive(QueryableByName)]
+struct ListRow {
+    #[diesel(sql_type = Text)]
+    artifact_id: String,
+    #[diesel(sql_type = BigInt)]
+    created_at: i64,
+    #[diesel(sql_type = BigInt)]
+    at: i64,
+    #[diesel(sql_type = Text)]
+    title: String,
+    #[diesel(sql_type = Text)]
+    metadata: String,
+    #[diesel(sql_type = Text)]
+    preview: String,
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    total: i64,
+}
+
+impl Reading for List {
+    type Outcome = ArtifactsPage;
+
+    fn empty(&self) -> ArtifactsPage {
+        ArtifactsPage { artifacts: Vec::new(), total: 0, revision: 0 }
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, ArtifactsPage)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let rows: Vec<ListRow> = sql::query(conn, self.statement(owner)).await?;
+        let count = "SELECT count(*) AS total FROM context.artifacts WHERE owner_id = ?";
+        let count: Vec<Count> = sql::query(conn, Fragment::prepared(count, vec![Bind::text(owner.as_str())])).await?;
+        commit(conn).await?;
+        let bytes: usize = rows.iter().map(|row| row.metadata.len()).sum();
+        if rows.len() > 1 && bytes as u64 > self.page.max_bytes {
+            let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
+            return Err(Error::new(Reason::ResultTooLarge, sentence).into());
+        }
+        let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview }| {
+            let id = ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
+            let metadata = parse_metadata(&metadata)?;
+            Ok(ListedArtifact { id, title, preview, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at) })
+        });
+        let artifacts = artifacts.collect::<Result<_, StoreError>>()?;
+        Ok(Some((revision, ArtifactsPage { artifacts, total: count.first().map_or(0, |row| row.total), revision })))
+    }
+}
+
+impl List {
+    /// The rows of the page are chosen by the small table alone, so that skipping over artifacts reads none of their
+    /// texts.
+    fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
+        let ArtifactPage { limit, start, preview_chars, max_bytes: _ } = self.page;
+        let mut select = Fragment::prepared(
+            "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata::text AS metadata, left(v.content, ",
+            Vec::new(),
+        );
+        select.bind(Bind::Int(preview_chars.into()));
+        select.push("::int) AS preview FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a ");
+        select.push("WHERE a.owner_id = ").bind(Bind::text(owner.as_str()));
+        if let PageStart::After { created_at, id } = start {
+            select.push(" AND (a.created_at, a.artifact_id) < (").bind(Bind::Int(created_at.micros())).push(", ");
+            select.bind(Bind::text(id.to_string())).push(")");
+        }
+        if let Some(query) = &self.query {
+            let folded = fold(query);
+            select.push(
+                " AND EXISTS (SELECT 1 FROM context.artifact_texts AS t WHERE t.owner_id = a.owner_id AND t.artifact_id = a.artifact_id \
+                 AND (strpos(t.title, ",
+            );
+            select.bind(Bind::text(folded.clone())).push(") > 0 OR strpos(t.content, ").bind(Bind::text(folded)).push(") > 0))");
+        }
+        select.push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ").bind(Bind::Int(limit.into()));
+        if let PageStart::Offset(offset) = start {
+            select.push(" OFFSET ").bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
+        }
+        select.push(
+            ") AS p JOIN context.artifact_versions AS v ON v.owner_id = p.owner_id AND v.artifact_id = p.artifact_id \
+             AND v.version = p.version ORDER BY p.created_at DESC, p.artifact_id DESC",
+        );
+        select
+    }
+}
