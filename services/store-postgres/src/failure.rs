@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     CommitUnknown(DieselError),
     /// No connection could be had.
     Unreachable(BoxError),
+    /// The server could not be reached a moment ago, and was not asked again.
+    NotAsked,
     /// It took longer than an operation may.
     TooSlow,
 }
@@ -97,6 +99,10 @@ pub(crate) fn kind(error: &DieselError) -> Kind {
 #[error("an operation took longer than its time limit")]
 struct TooSlow;
 
+#[derive(Debug, thiserror::Error)]
+#[error("PostgreSQL could not be reached a moment ago")]
+struct NotAsked;
+
 /// A driver error as the store's callers see it.
 pub(crate) fn store_error(error: DieselError) -> StoreError {
     match kind(&error) {
@@ -116,6 +122,7 @@ impl From<Failure> for StoreError {
             Failure::Database(error) => store_error(error),
             Failure::CommitUnknown(error) => Self::OutcomeUnknown(error.into()),
             Failure::Unreachable(error) => Self::Unavailable(error),
+            Failure::NotAsked => Self::Unavailable(NotAsked.into()),
             Failure::TooSlow => Self::Unavailable(TooSlow.into()),
         }
     }
@@ -125,7 +132,7 @@ impl Failure {
     /// Whether it tells of the server's health rather than of the request.
     pub fn is_unavailability(&self) -> bool {
         match self {
-            Self::Rejected(_) => false,
+            Self::Rejected(_) | Self::NotAsked => false,
             Self::Database(error) => kind(error) == Kind::Unavailable,
             Self::CommitUnknown(_) | Self::Unreachable(_) => true,
             // A statement may be slow by itself.
@@ -137,7 +144,7 @@ impl Failure {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Database(error) => matches!(kind(error), Kind::Conflict | Kind::Unavailable),
-            Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::TooSlow => false,
+            Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::NotAsked | Self::TooSlow => false,
         }
     }
 }

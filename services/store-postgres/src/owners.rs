@@ -40,6 +40,15 @@ impl Ids {
         Ok(ids.collect())
     }
 
+    /// Takes back ids that were not used. Where others took some in the meantime they stay unused.
+    pub fn give_back(&self, owner: &OwnerId, unused: &[i64]) {
+        let (Some(&first), Some(&last)) = (unused.first(), unused.last()) else { return };
+        let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(block) = blocks.get_mut(owner.as_str()).filter(|block| block.start == last + 1) {
+            block.start = first;
+        }
+    }
+
     fn take_leased(&self, owner: &OwnerId, wanted: i64) -> Option<Range<i64>> {
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let block = blocks.get_mut(owner.as_str())?;

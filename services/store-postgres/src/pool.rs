@@ -65,7 +65,7 @@ impl Pool {
             return Err(Failure::Rejected(StoreError::Closed));
         }
         if !self.breaker.lets_through(Instant::now()) {
-            return Err(Failure::Unreachable("PostgreSQL could not be reached a moment ago".into()));
+            return Err(Failure::NotAsked);
         }
         let _waiting = Waiting::one_more(&self.waiting, self.queue).ok_or(Failure::Rejected(StoreError::Overloaded))?;
         match tokio::time::timeout(self.timeout, self.connections.get()).await {

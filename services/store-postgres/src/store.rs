@@ -250,11 +250,12 @@ impl Inner {
     ) -> std::result::Result<Written<W::Outcome>, Failure> {
         let committing = AtomicBool::new(false);
         let limit = self.statement_timeout * STATEMENTS_OF_A_WRITE;
+        let taken = match work.new_ids() {
+            0 => Vec::new(),
+            count => tokio::time::timeout(limit, self.ids.take(conn, owner, count)).await.unwrap_or(Err(Failure::TooSlow))?,
+        };
+        let mut ids = taken.clone().into_iter();
         let running = async {
-            let ids = match work.new_ids() {
-                0 => Vec::new(),
-                count => self.ids.take(conn, owner, count).await?,
-            };
             let timeout = self.statement_timeout.as_millis();
             conn.batch_execute(&format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {timeout}")).await?;
             if let Some(key) = &options.idempotency
@@ -263,7 +264,7 @@ impl Inner {
                 conn.batch_execute("ROLLBACK").await?;
                 return Ok(first);
             }
-            let mut transaction = Transaction::new(conn, owner, options, ids);
+            let mut transaction = Transaction::new(conn, owner, options, &mut ids);
             let outcome = work.run(&mut transaction).await?;
             let written = transaction.finish(outcome, options).await?;
             committing.store(true, Ordering::Relaxed);
@@ -273,13 +274,19 @@ impl Inner {
             })?;
             Ok(written)
         };
-        match tokio::time::timeout(limit, running).await {
+        let result = match tokio::time::timeout(limit, running).await {
             Ok(result) => result,
             Err(_) if committing.load(Ordering::Relaxed) => {
                 Err(Failure::CommitUnknown(diesel::result::Error::QueryBuilderError("the commit was not answered in time".into())))
             }
             Err(_) => Err(Failure::TooSlow),
+        };
+        match &result {
+            Ok(_) => self.ids.give_back(owner, ids.as_slice()),
+            Err(Failure::CommitUnknown(_)) => {}
+            Err(_) => self.ids.give_back(owner, &taken),
         }
+        result
     }
 }
 

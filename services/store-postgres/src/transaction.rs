@@ -40,7 +40,7 @@ pub(crate) struct Transaction<'c> {
     /// Counts of the owner that changed, as differences.
     pub counts: Counts,
     key_id: Option<&'c str>,
-    ids: std::vec::IntoIter<i64>,
+    ids: &'c mut std::vec::IntoIter<i64>,
     threads: BTreeMap<String, Held>,
     changes: Vec<Change>,
 }
@@ -134,14 +134,19 @@ struct Revision {
 }
 
 impl<'c> Transaction<'c> {
-    pub fn new(conn: &'c mut AsyncPgConnection, owner: &'c OwnerId, options: &'c WriteOptions, ids: Vec<i64>) -> Self {
+    pub fn new(
+        conn: &'c mut AsyncPgConnection,
+        owner: &'c OwnerId,
+        options: &'c WriteOptions,
+        ids: &'c mut std::vec::IntoIter<i64>,
+    ) -> Self {
         Self {
             conn,
             owner,
             now: options.now,
             counts: Counts::default(),
             key_id: options.key_id.as_deref(),
-            ids: ids.into_iter(),
+            ids,
             threads: BTreeMap::new(),
             changes: Vec::new(),
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tonic::transport::Channel;
 
 use crate::Answer;
-use crate::process::Service;
+use crate::process::{Service, Storage};
 
 /// The gRPC door.
 pub struct Grpc {
@@ -20,8 +20,8 @@ fn failure(error: &Error) -> Answer {
 }
 
 impl Grpc {
-    pub(crate) async fn start() -> Self {
-        let service = Service::start().await;
+    pub(crate) async fn start(storage: Storage) -> Self {
+        let service = Service::start(storage).await;
         let url = format!("http://{}", service.address);
         let client = ContextServiceClient::connect(url.clone()).await.expect("a connection");
         let artifacts = ArtifactServiceClient::connect(url).await.expect("a connection");

@@ -14,6 +14,7 @@ mod scenario;
 
 pub use answer::Answer;
 pub use names::Names;
+pub use process::Storage;
 pub use scenario::{Scenario, Step, substitute};
 
 use serde_json::Value;
@@ -32,18 +33,18 @@ pub enum Door {
 
 impl Door {
     /// Starts a fresh service, and a gateway where it needs one, for every door.
-    pub async fn open_all() -> Vec<(&'static str, Self)> {
+    pub async fn open_all(storage: Storage) -> Vec<(&'static str, Self)> {
         vec![
-            ("gRPC", Self::Grpc(grpc::Grpc::start().await)),
-            ("REST", Self::Rest(rest::Rest::start().await)),
-            ("MCP over HTTP", Self::McpHttp(mcp::Http::start().await)),
-            ("MCP over stdio", Self::McpStdio(mcp::Stdio::start().await)),
+            ("gRPC", Self::Grpc(grpc::Grpc::start(storage).await)),
+            ("REST", Self::Rest(rest::Rest::start(storage).await)),
+            ("MCP over HTTP", Self::McpHttp(mcp::Http::start(storage).await)),
+            ("MCP over stdio", Self::McpStdio(mcp::Stdio::start(storage).await)),
         ]
     }
 
     /// Starts a fresh service with a gateway on stdio.
     pub async fn open_mcp() -> Self {
-        Self::McpStdio(mcp::Stdio::start().await)
+        Self::McpStdio(mcp::Stdio::start(Storage::Sqlite).await)
     }
 
     /// Whether requests are JSON, so that they can be of a wrong type.

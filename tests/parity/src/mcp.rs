@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::Answer;
-use crate::process::{Service, command, free_port, wait_for};
+use crate::process::{Service, Storage, command, free_port, wait_for};
 
 /// The MCP door over streamable HTTP, without initialize.
 pub struct Http {
@@ -27,8 +27,8 @@ pub struct Stdio {
 }
 
 impl Http {
-    pub(crate) async fn start() -> Self {
-        let service = Service::start().await;
+    pub(crate) async fn start(storage: Storage) -> Self {
+        let service = Service::start(storage).await;
         let address = format!("127.0.0.1:{}", free_port());
         let gateway = command("context-gateway", &service.dir)
             .arg("http")
@@ -60,9 +60,9 @@ impl Http {
 }
 
 impl Stdio {
-    pub(crate) async fn start() -> Self {
-        let service = Service::start().await;
-        let door = Self::start_on(&service.dir, &[]).await;
+    pub(crate) async fn start(storage: Storage) -> Self {
+        let service = Service::start(storage).await;
+        let door = Self::start_on(&service.dir, &service.settings).await;
         Self { _service: Some(service), ..door }
     }
 

@@ -4,14 +4,27 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use context_test_postgres::TestDatabase;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+
+/// Where a service keeps entries.
+#[derive(Debug, Clone, Copy)]
+pub enum Storage {
+    /// A file.
+    Sqlite,
+    /// A PostgreSQL server, on which each service gets a database of its own.
+    Postgres,
+}
 
 /// A running service on a fresh database.
 pub(crate) struct Service {
     pub(crate) dir: TempDir,
     pub(crate) address: String,
+    /// What a gateway must know too to find it.
+    pub(crate) settings: Vec<(&'static str, String)>,
     _child: Child,
+    _database: Option<TestDatabase>,
 }
 
 /// A binary of the workspace, beside this test's own target directory.
@@ -46,8 +59,19 @@ pub(crate) fn command(name: &str, dir: &TempDir) -> Command {
 }
 
 impl Service {
-    pub(crate) async fn start() -> Self {
-        Self::start_with(&[]).await
+    pub(crate) async fn start(storage: Storage) -> Self {
+        let database = match storage {
+            Storage::Sqlite => None,
+            Storage::Postgres => Some(TestDatabase::empty().await.expect("there is a server")),
+        };
+        let mut settings = Vec::new();
+        if let Some(database) = &database {
+            settings.push(("STORAGE_BACKEND", "postgresql".to_owned()));
+            settings.push(("POSTGRESQL_CONNECTION_STRING", database.url().to_owned()));
+        }
+        let given: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let service = Self::start_with(&given).await;
+        Self { settings, _database: database, ..service }
     }
 
     /// With settings beside the ones every test needs.
@@ -60,7 +84,7 @@ impl Service {
             .spawn()
             .expect("the service starts");
         wait_for(&address).await;
-        Self { dir, address, _child: child }
+        Self { dir, address, settings: Vec::new(), _child: child, _database: None }
     }
 }
 

@@ -2,7 +2,7 @@ use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
 use crate::Answer;
-use crate::process::Service;
+use crate::process::{Service, Storage};
 
 /// The REST door.
 pub struct Rest {
@@ -11,8 +11,8 @@ pub struct Rest {
 }
 
 impl Rest {
-    pub(crate) async fn start() -> Self {
-        Self { client: Client::new(), service: Service::start().await }
+    pub(crate) async fn start(storage: Storage) -> Self {
+        Self { client: Client::new(), service: Service::start(storage).await }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {

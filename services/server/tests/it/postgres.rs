@@ -48,8 +48,9 @@ async fn writers_of_both_services_lose_no_update_and_share_no_revision() {
     let services = replicas(&database).await;
     let counter = services[0].store("counter", "how often it was counted").await;
     let (refused, stored) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let writers = (0..WRITERS).map(|writer| {
-        let (service, refused, stored) = (Arc::clone(&services[usize::from(writer % 2 == 0)]), Arc::clone(&refused), Arc::clone(&stored));
+    let write = |writer: u64| {
+        let (service, refused, stored) =
+            (Arc::clone(&services[usize::from(writer.is_multiple_of(2))]), Arc::clone(&refused), Arc::clone(&stored));
         tokio::spawn(async move {
             for round in 0..ROUNDS {
                 service.store(&format!("t{}", writer % 5), &format!("{writer} {round}")).await;
@@ -68,7 +69,9 @@ async fn writers_of_both_services_lose_no_update_and_share_no_revision() {
                 }
             }
         })
-    });
+    };
+    // All of them at once, then their ends.
+    let writers: Vec<_> = (0..WRITERS).map(write).collect();
     for writer in writers {
         writer.await.expect("the writer ends well");
     }

@@ -19,6 +19,10 @@ pub(super) fn uses_content_index(condition: &Condition, indexed: bool) -> bool {
 }
 
 /// The whole condition; never NULL where it stands under a NOT.
+///
+/// What an index term leaves open stands in `coalesce(…, false)` also where NULL would do: the planner takes a comparison
+/// of an expression it knows nothing about for rare (one row in two hundred), and would then sort the many rows it did
+/// not expect.
 pub(super) fn compile(condition: &Condition, indexed: bool) -> Fragment<'_> {
     let field = Field::new(&condition.path);
     let rest = rest(&field, condition, indexed);
@@ -50,7 +54,7 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
             if !numbers.is_empty() {
                 any.push(if others.is_empty() { "" } else { " OR " });
                 let decimals = Bind::Texts(numbers.iter().map(|value| Cow::Owned(decimal(value))).collect());
-                any.push(&format!("{} AND {} = ANY(", field.is("number"), field.number())).bind(decimals).push("::numeric[])");
+                any.push(&format!("{} = ANY(", field.number())).bind(decimals).push("::numeric[])");
             }
             any.push(")");
             Some(any)
@@ -86,14 +90,14 @@ fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<
     match &condition.comparison {
         Comparison::Eq { value: wanted, case_sensitive } => {
             let mut rest = if indexed {
-                let mut equal = Fragment::new(format!("{value} = "));
-                equal.bind(Bind::text(json(&folded(wanted)))).push("::jsonb");
+                let mut equal = Fragment::new(format!("coalesce({value} = "));
+                equal.bind(Bind::text(json(&folded(wanted)))).push("::jsonb, false)");
                 equal
             } else {
                 contains(&nested(&condition.path, json(&folded(wanted))))
             };
             if let (true, Scalar::Text(text)) = (case_sensitive, wanted) {
-                rest.push(&format!(" AND {} = ", field.exact_text())).bind(Bind::text(text));
+                rest.push(&format!(" AND coalesce({} = ", field.exact_text())).bind(Bind::text(text)).push(", false)");
             }
             rest
         }
@@ -181,25 +185,26 @@ fn ordered<'v>(field: &Field, operator: &str, bound: &'v Scalar) -> Fragment<'v>
         rest.bind(Bind::text(text));
         rest
     } else {
-        let mut rest = Fragment::new(format!("{} AND {} {operator} ", field.is("number"), field.number()));
-        rest.bind(Bind::text(decimal(bound))).push("::numeric");
-        rest
+        compared_number(field, operator, bound)
     }
 }
 
 fn equal_key(field: &Field, value: &Scalar) -> Fragment<'static> {
     match value {
-        Scalar::Int(_) | Scalar::Float(_) => {
-            let mut term = Fragment::new(format!("{} AND {} = ", field.is("number"), field.number()));
-            term.bind(Bind::text(decimal(value))).push("::numeric");
-            term
-        }
+        Scalar::Int(_) | Scalar::Float(_) => compared_number(field, "=", value),
         Scalar::Text(_) | Scalar::Bool(_) => {
             let mut term = Fragment::new(format!("{} = ", field.key()));
             term.bind(Bind::text(key_of(value)));
             term
         }
     }
+}
+
+/// False, or NULL, for what is no number.
+fn compared_number(field: &Field, operator: &str, value: &Scalar) -> Fragment<'static> {
+    let mut term = Fragment::new(format!("{} {operator} ", field.number()));
+    term.bind(Bind::text(decimal(value))).push("::numeric");
+    term
 }
 
 /// Containment in the metadata, which one index of all of it answers: a scalar at the end of a path of objects is

@@ -10,7 +10,7 @@ use context_store_sqlite::SqliteStore;
 
 use super::arrange::{config, database};
 
-const OWNERS: u64 = 420;
+const OWNERS: u64 = 390;
 const ENTRIES: i64 = 24;
 /// Entries that are stored at the same moment.
 const BATCH: usize = 4;
