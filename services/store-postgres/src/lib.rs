@@ -26,6 +26,7 @@ mod filter;
 mod fts;
 mod idempotency;
 mod images;
+mod keys;
 mod open;
 mod owners;
 mod pool;

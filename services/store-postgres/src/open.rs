@@ -16,6 +16,7 @@ use crate::tls::{Tls, TlsError};
 const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-21-000003_keys/up.sql"),
 ];
 
 /// The version of this program's schema.

@@ -19,6 +19,8 @@ pub(crate) enum Bind<'v> {
     OptionalText(Option<Cow<'v, str>>),
     /// bigint
     Int(i64),
+    /// bigint, or NULL
+    OptionalInt(Option<i64>),
     /// boolean
     Bool(bool),
     /// bytea
@@ -114,6 +116,7 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::Text(text) => out.push_bind_param::<Text, _>(text)?,
                 Bind::OptionalText(text) => out.push_bind_param::<Nullable<Text>, _>(text)?,
                 Bind::Int(int) => out.push_bind_param::<BigInt, _>(int)?,
+                Bind::OptionalInt(int) => out.push_bind_param::<Nullable<BigInt>, _>(int)?,
                 Bind::Bool(value) => out.push_bind_param::<Bool, _>(value)?,
                 Bind::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes)?,
                 Bind::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts)?,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
-    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
+    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
     StoreStatistics, StoredBatch, ThreadsPage, WriteOptions, Written,
 };
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
@@ -402,6 +402,10 @@ impl Store for PostgresStore {
     }
 
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {
+        Some(self)
+    }
+
+    fn keys(&self) -> Option<&dyn KeyStore> {
         Some(self)
     }
 

@@ -106,3 +106,26 @@ async fn a_language_that_the_server_lacks_is_refused_with_those_it_has() {
     };
     assert!(sentence.contains("FTS_LANGUAGE is `klingon`") && sentence.contains("catalan"), "{sentence}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
+    let Some(database) = TestDatabase::empty().await else { return };
+    let string = format!("--postgresql-connection-string={}", database.url());
+    let flags = ["--storage-backend=postgresql", &string, "--auth=keys"];
+    let one = Service::start_with(&flags).await;
+    let other = Service::start_with(&flags).await;
+    let first = format!("Bearer {}", one.first_key.as_ref().expect("the first start makes a key"));
+    assert!(other.first_key.is_none(), "there is one already");
+    let made = one.post("/v1/api-keys", json!({"name": "agent"})).header("authorization", &first).send().await.json();
+    let key = format!("Bearer {}", made["key"].as_str().expect("a key"));
+    let threads = || other.get("/v1/threads").header("authorization", &key);
+    assert_eq!(threads().send().await.status, 200);
+    assert_eq!(other.get("/v1/threads").send().await.status, 401);
+    let off = one.delete(&format!("/v1/api-keys/{}", made["api_key"]["id"].as_str().expect("an id")));
+    assert_eq!(off.header("authorization", &first).send().await.status, 200);
+    let switched_off = std::time::Instant::now();
+    while threads().send().await.status == 200 {
+        assert!(switched_off.elapsed().as_secs() < 2, "the other service still takes it");
+        tokio::task::yield_now().await;
+    }
+}

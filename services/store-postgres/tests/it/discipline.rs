@@ -72,6 +72,10 @@ fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
             keys += 1;
             let statement = &sql[at..at + sql[at..].find(';').expect("a statement ends")];
             let columns = &statement[statement.find('(').expect("columns")..];
+            if statement.contains("api_keys_by_lookup") {
+                // Whoever brings a key has no owner yet.
+                continue;
+            }
             assert!(columns.starts_with("(owner_id") || columns.starts_with("((array[owner_id])"), "{statement}");
         }
     }

@@ -1,0 +1,35 @@
+-- API keys. The key itself is stored nowhere: `hash` is bcrypt, `lookup` finds the few candidates to verify.
+
+CREATE TABLE context.api_keys (
+    owner_id       text COLLATE "C" NOT NULL,
+    key_id         text COLLATE "C" NOT NULL,
+    name           text NOT NULL,
+    -- SHA-256 of the key's first 16 characters.
+    lookup         bytea NOT NULL,
+    hash           text NOT NULL,
+    scopes         text[] NOT NULL,
+    -- What the key is narrowed to, as JSON; {} for nothing.
+    narrowing      text NOT NULL,
+    created_at     bigint NOT NULL,
+    expires_at     bigint,
+    last_used_at   bigint,
+    deactivated_at bigint,
+    PRIMARY KEY (owner_id, key_id)
+);
+
+-- The one index without the owner: whoever brings a key has no owner yet.
+CREATE INDEX api_keys_by_lookup ON context.api_keys (lookup);
+
+-- Attempts that were refused to a valid key. What was done stands in `changes`.
+CREATE TABLE context.denials (
+    owner_id  text COLLATE "C" NOT NULL,
+    at        bigint NOT NULL,
+    key_id    text NOT NULL,
+    operation text NOT NULL,
+    reason    text NOT NULL,
+    -- Refusals of the same kind since the row before.
+    attempts  bigint NOT NULL
+);
+
+CREATE INDEX denials_by_time ON context.denials (owner_id, at);
+CREATE INDEX changes_by_time ON context.changes (owner_id, at);

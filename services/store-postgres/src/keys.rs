@@ -1,0 +1,6 @@
+//! API keys, owners, and the audit log.
+
+mod audit;
+mod erase;
+mod rows;
+mod store;

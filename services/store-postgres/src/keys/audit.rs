@@ -1,0 +1,92 @@
+//! The audit log: changes that were made, and refusals.
+
+use context_model::Timestamp;
+use context_store::{AuditLine, Denial, OwnerId};
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel_async::AsyncPgConnection;
+
+use super::store::Once;
+use crate::failure::Failure;
+use crate::read::Reading;
+use crate::sql::{self, Bind, Fragment};
+use crate::transaction::{Transaction, Writing};
+
+/// Refusals to write down.
+pub(crate) struct Record(pub Denial);
+
+impl Writing for Record {
+    type Outcome = Once<()>;
+
+    async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<()>, Failure> {
+        let Denial { at, key_id, operation, reason, attempts } = &self.0;
+        // Nothing is written of an owner that does not exist.
+        let insert = "INSERT INTO context.denials (owner_id, at, key_id, operation, reason, attempts) \
+                      SELECT o.owner_id, ?, ?, ?, ?, ? FROM context.owners AS o WHERE o.owner_id = ?";
+        let binds = vec![
+            Bind::Int(at.micros()),
+            Bind::text(key_id),
+            Bind::text(operation),
+            Bind::text(reason),
+            Bind::Int(*attempts),
+            Bind::text(transaction.owner.as_str()),
+        ];
+        sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
+        Ok(Once(()))
+    }
+}
+
+/// Lines from a moment on, oldest first.
+pub(crate) struct Lines {
+    pub from: Timestamp,
+    pub limit: u32,
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    at: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    key_id: Option<String>,
+    #[diesel(sql_type = Text)]
+    operation: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    entity: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    entity_id: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    revision: Option<i64>,
+    #[diesel(sql_type = Text)]
+    outcome: String,
+    #[diesel(sql_type = BigInt)]
+    attempts: i64,
+}
+
+impl Reading for Lines {
+    type Outcome = Vec<AuditLine>;
+
+    fn empty(&self) -> Self::Outcome {
+        Vec::new()
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        let select = "SELECT * FROM (SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1::bigint AS attempts \
+                      FROM context.changes WHERE owner_id = ? AND at >= ? UNION ALL \
+                      SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM context.denials WHERE owner_id = ? AND at >= ?) \
+                      AS lines ORDER BY at, revision NULLS FIRST LIMIT ?";
+        let (name, from) = (owner.as_str(), self.from.micros());
+        let binds = vec![Bind::text(name), Bind::Int(from), Bind::text(name), Bind::Int(from), Bind::Int(self.limit.into())];
+        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
+        let line = |Row { at, key_id, operation, entity, entity_id, revision, outcome, attempts }| AuditLine {
+            at: Timestamp(at),
+            key_id,
+            operation,
+            entity,
+            entity_id,
+            revision,
+            outcome,
+            attempts,
+        };
+        Ok(Some((0, rows.into_iter().map(line).collect())))
+    }
+}

@@ -1,0 +1,89 @@
+//! The keys and owners of [`PostgresStore`].
+
+use async_trait::async_trait;
+use context_model::Timestamp;
+use context_store::{AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+
+use super::audit::{Lines, Record as RecordDenial};
+use super::erase::{Create, Erase, List};
+use super::rows::{Insert, Select, Touch, Update};
+use crate::idempotency::{Record, Recorded};
+use crate::store::PostgresStore;
+use crate::transaction::Writing;
+
+/// The outcome of a write that no caller can repeat with an idempotency key.
+pub(crate) struct Once<T>(pub T);
+
+impl<T> Recorded for Once<T> {
+    fn to_record(&self) -> Record {
+        Record::Deleted(0)
+    }
+
+    fn from_record(_: Record) -> Option<Self> {
+        None
+    }
+}
+
+impl PostgresStore {
+    async fn administer<T, W>(&self, owner: &OwnerId, now: Timestamp, work: W) -> Result<T>
+    where
+        T: Send + Sync + 'static,
+        W: Writing<Outcome = Once<T>>,
+    {
+        let options = WriteOptions { now, idempotency: None, key_id: None, embeddings: Vec::new() };
+        Ok(self.write(owner, options, work).await?.outcome.0)
+    }
+
+    async fn select(&self, owner: &OwnerId, keys: Select) -> Result<Vec<StoredKey>> {
+        self.read(owner, Read::default(), keys).await
+    }
+}
+
+#[async_trait]
+impl KeyStore for PostgresStore {
+    async fn create_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<()> {
+        self.administer(owner, now, Create).await
+    }
+
+    async fn list_owners(&self) -> Result<Vec<OwnerSummary>> {
+        self.read(&OwnerId::default(), Read::default(), List).await
+    }
+
+    async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>> {
+        self.administer(owner, now, Erase).await
+    }
+
+    async fn insert_key(&self, key: StoredKey) -> Result<()> {
+        let (owner, now) = (key.owner.clone(), key.created_at);
+        self.administer(&owner, now, Insert(key)).await
+    }
+
+    async fn keys_by_lookup(&self, lookup: [u8; 32]) -> Result<Vec<StoredKey>> {
+        self.select(&OwnerId::default(), Select::Lookup(lookup)).await
+    }
+
+    async fn key(&self, owner: &OwnerId, id: &str) -> Result<Option<StoredKey>> {
+        Ok(self.select(owner, Select::One(id.to_owned())).await?.pop())
+    }
+
+    async fn list_keys(&self, owner: &OwnerId) -> Result<Vec<StoredKey>> {
+        self.select(owner, Select::All).await
+    }
+
+    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, now: Timestamp) -> Result<Option<StoredKey>> {
+        self.administer(owner, now, Update { id: id.to_owned(), change }).await
+    }
+
+    async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {
+        self.administer(owner, at, Touch { id: id.to_owned(), at }).await
+    }
+
+    async fn record_denial(&self, owner: &OwnerId, denial: Denial) -> Result<()> {
+        let now = denial.at;
+        self.administer(owner, now, RecordDenial(denial)).await
+    }
+
+    async fn audit_log(&self, owner: &OwnerId, from: Timestamp, limit: u32) -> Result<Vec<AuditLine>> {
+        self.read(owner, Read::default(), Lines { from, limit }).await
+    }
+}
