@@ -207,6 +207,59 @@ same "delete by criteria: the two of the batch" 2 "$(json 'body["deleted_count"]
 send POST /v1/contexts/delete '{"thread_id": "'"$THREAD"'"}'
 expect "delete the thread" 200
 
+# --- artifacts ------------------------------------------------------------------------
+send POST /v1/artifacts '{"content": "# Curl walk\n\nold line\n", "metadata": {"n": 1}}'
+expect "create an artifact" 201
+artifact=$(json 'body["id"]')
+same "create: the title is the heading" "Curl walk" "$(json 'body["title"]')"
+same "create: Location" "/v1/artifacts/$artifact" "$(header location)"
+send PATCH "/v1/artifacts/$artifact" '{"edits": [{"old_str": "old", "new_str": "new"}]}' --header 'If-Match: "1"'
+expect "edit an artifact" 200
+same "edit: ETag" '"2"' "$(header etag)"
+send PATCH "/v1/artifacts/$artifact" '{"content": "x"}' --header 'If-Match: "1"'
+problem "edit a version that is old" 412 VERSION_MISMATCH
+call GET "/v1/artifacts/$artifact"
+expect "fetch an artifact" 200
+call GET "/v1/artifacts/$artifact" --header 'If-None-Match: "2"'
+expect "fetch an artifact that is known" 304
+call GET '/v1/artifacts?limit=1'
+expect "list artifacts" 200
+call GET '/v1/artifacts/search?query=CURL%20walk'
+expect "search artifacts" 200
+same "search: newest first" "$artifact" "$(json 'body["result"][0]["id"]')"
+call GET "/v1/artifacts/$artifact/versions"
+expect "list versions" 200
+same "versions: one earlier" 1 "$(json 'body["recent_versions"][0]["version"]')"
+call GET "/v1/artifacts/$artifact/versions/1"
+expect "fetch a version" 200
+call GET "/v1/artifacts/$artifact/versions/9"
+problem "fetch a version that does not exist" 404 ARTIFACT_VERSION_NOT_FOUND
+call GET "/v1/artifacts/$artifact/diff?from_version=1"
+expect "compare versions" 200
+same "compare: what differs" '["content"]' "$(json 'body["changes"]')"
+call POST "/v1/artifacts/$artifact/versions/1/restore"
+expect "restore a version" 200
+same "restore: a new version" 3 "$(json 'body["current_version"]')"
+call DELETE "/v1/artifacts/$artifact"
+expect "delete an artifact" 200
+call DELETE "/v1/artifacts/$artifact"
+problem "delete an artifact again" 404 ARTIFACT_NOT_FOUND
+call GET /v1/artifacts/42
+problem "fetch what is no artifact's id" 400 INVALID_ARGUMENT
+
+# --- keys (without authentication everybody manages the keys of the owner `default`) ---
+send POST /v1/api-keys '{"name": "curl walk", "scopes": ["read"]}'
+expect "make a key" 201
+key=$(json 'body["api_key"]["id"]')
+call GET /v1/api-keys
+expect "list keys" 200
+send PATCH "/v1/api-keys/$key" '{"name": "curl walked"}'
+expect "change a key" 200
+call GET "/v1/api-keys/$key"
+same "fetch a key: its new name" "curl walked" "$(json 'body["name"]')"
+call POST "/v1/api-keys/$key/deactivate"
+same "switch a key off" false "$(json 'body["active"]')"
+
 # --- around the operations -------------------------------------------------------------
 for path in /healthz /readyz /openapi.json /metrics; do
     call GET "$path"

@@ -28,6 +28,10 @@ ENTRY = {
 }
 CHANGE = {"text": "another", "metadata_patch": {"status": None, "deep": {"list": []}}, "tags": [], "images": [], "expected_version": 1}
 
+ARTIFACT = {"content": "# a text\n\nto be spoilt", "title": "a title", "metadata": {"deep": {"list": [1, 2.5, None]}}}
+EDITS = {"edits": [{"old_str": "a", "new_str": "b"}, {"insert_line": 0, "new_str": "c"}], "metadata": {}, "expected_version": 1}
+NOWHERE = "123e4567-e89b-12d3-a456-426614174000"
+
 # Tool name to arguments; the REST bodies have the same shapes.
 TOOLS = {
     "store_context": ENTRY,
@@ -43,6 +47,15 @@ TOOLS = {
     "hybrid_search_context": {"query": "text", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60, **FILTERS},
     "list_threads": {"limit": 10, "offset": 0},
     "get_statistics": {},
+    "create_artifact": ARTIFACT,
+    "list_artifacts": {"limit": 10, "offset": 0},
+    "search_artifacts": {"query": "100% _a", "limit": 5},
+    "get_artifact": {"artifact_id": NOWHERE},
+    "update_artifact": {"artifact_id": NOWHERE, **EDITS},
+    "delete_artifact": {"artifact_id": NOWHERE},
+    "list_artifact_versions": {"artifact_id": NOWHERE},
+    "get_artifact_version": {"artifact_id": NOWHERE, "version_number": 1},
+    "restore_artifact_version": {"artifact_id": NOWHERE, "version_number": 1},
 }
 
 # Method, path, body.
@@ -57,5 +70,17 @@ ROUTES = [
     ("POST", "/v1/contexts/search/fts", TOOLS["fts_search_context"]),
     ("POST", "/v1/contexts/search/semantic", TOOLS["semantic_search_context"]),
     ("POST", "/v1/contexts/search/hybrid", TOOLS["hybrid_search_context"]),
+    ("POST", "/v1/artifacts", ARTIFACT),
+    ("PATCH", f"/v1/artifacts/{NOWHERE}", EDITS),
+    ("POST", f"/v1/artifacts/{NOWHERE}/versions/1/restore", {}),
 ]
-PLAIN_ROUTES = ["/v1/contexts/1", "/v1/contexts?ids=1,2", "/v1/threads?limit=5&offset=0", "/v1/statistics", "/openapi.json", "/healthz"]
+PLAIN_ROUTES = [
+    "/v1/contexts/1",
+    "/v1/contexts?ids=1,2",
+    "/v1/threads?limit=5&offset=0",
+    "/v1/statistics",
+    "/v1/artifacts?limit=5",
+    "/v1/artifacts/search?query=a",
+    "/openapi.json",
+    "/healthz",
+]

@@ -1,7 +1,7 @@
 //! Listing and searching artifacts.
 
 use context_model::{
-    ArtifactHit, ArtifactId, ArtifactSummary, Error, Limits, ListArtifactsReply, ListArtifactsRequest, Result, SearchArtifactsReply,
+    ArtifactHit, ArtifactId, ArtifactSummary, Error, ListArtifactsReply, ListArtifactsRequest, Result, SearchArtifactsReply,
     SearchArtifactsRequest, Timestamp, Violations, invalid_input,
 };
 use context_store::{ArtifactPage, ListedArtifact, PageStart};
@@ -11,6 +11,8 @@ use crate::{Caller, Engine, Scope, validate};
 
 const DEFAULT_LIMIT: i64 = 10;
 const MAX_LIMIT: i64 = 50;
+/// Characters of a search, at most: percent-encoded they fit the line of an HTTP request.
+const MAX_QUERY_CHARS: usize = 1000;
 /// Characters of content that lists show.
 const PREVIEW_CHARS: usize = 200;
 
@@ -67,8 +69,8 @@ impl Engine {
         let mut violations = Violations::default();
         if query.contains('\0') {
             violations.push("query", "`query` contains the character U+0000, which cannot be stored");
-        } else if query.chars().nth(Limits::MAX_QUERY_CHARS).is_some() {
-            violations.push("query", format!("`query` has more than {} characters", Limits::MAX_QUERY_CHARS));
+        } else if query.chars().nth(MAX_QUERY_CHARS).is_some() {
+            violations.push("query", format!("`query` has more than {MAX_QUERY_CHARS} characters"));
         }
         let page = validate::page(limit, None, DEFAULT_LIMIT, MAX_LIMIT, 0, &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);

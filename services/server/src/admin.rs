@@ -7,7 +7,9 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use context_engine::{Admin, Engine, SystemClock};
 use context_model::Error;
-use context_store_sqlite::{OpenError, SqliteStore};
+use context_store::Store;
+use context_store_postgres::PostgresStore;
+use context_store_sqlite::OpenError;
 use http::StatusCode;
 use http_body_util::{BodyExt as _, Limited};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -15,9 +17,11 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::config::Config;
+use crate::config::{Backend, Config};
 use crate::edge::Peer;
+use crate::open::try_open;
 use crate::rest::{self, Problem};
+use crate::serve::StartError;
 
 /// The route, on the Unix socket alone. Whoever can open the socket is the user who owns the database.
 pub const ADMIN_ROUTE: &str = "/internal/admin";
@@ -54,18 +58,28 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
         if let Ok(stream) = UnixStream::connect(config.socket()).await {
             return ask(stream, &command).await;
         }
-        let sqlite = config.sqlite();
-        match tokio::task::spawn_blocking(move || SqliteStore::open(sqlite)).await.map_err(|e| e.to_string())? {
+        match open(config).await {
             Ok(store) => break store,
             // A service that starts or stops holds the database and has no socket.
-            Err(OpenError::Held { .. }) if Instant::now() < deadline => tokio::time::sleep(POLL).await,
+            Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => tokio::time::sleep(POLL).await,
             Err(error) => return Err(error.to_string()),
         }
     };
-    let engine = Engine::new(Arc::new(store), config.engine(), Arc::new(SystemClock)).map_err(|e| e.to_string())?;
+    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| e.to_string())?;
     let outcome = engine.administer(command).await.map_err(|e| e.to_string());
     engine.close().await;
     outcome
+}
+
+/// Opens the database as it is, without asking anybody to give it up.
+async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+    match config.storage.storage_backend {
+        Backend::Sqlite => Ok(Arc::new(try_open(config).await?)),
+        Backend::Postgresql => {
+            let settings = config.postgres().map_err(|error| StartError::Settings(error.to_string()))?;
+            Ok(Arc::new(PostgresStore::open(settings).await?))
+        }
+    }
 }
 
 async fn ask(mut stream: UnixStream, command: &Admin) -> Result<String, String> {

@@ -17,6 +17,8 @@ pub struct Places {
     pub socket: PathBuf,
     /// The database.
     pub database: Database,
+    /// Whether callers need a key.
+    pub keyed: bool,
     /// The key that was made because there was none; shown this once.
     pub first_key: Option<String>,
 }
@@ -83,6 +85,9 @@ impl Places {
     /// a server it finds by address.
     fn gateway_settings(&self) -> String {
         let mut settings = String::new();
+        if self.keyed {
+            settings.push_str(" --env CONTEXT_API_KEY=sk_prod_…");
+        }
         let database = match &self.database {
             Database::File(database) => database,
             Database::Server(_) => {

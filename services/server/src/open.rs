@@ -96,7 +96,8 @@ async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
     }
 }
 
-async fn try_open(config: &Config) -> Result<SqliteStore, OpenError> {
+/// Opens an SQLite database as it is.
+pub async fn try_open(config: &Config) -> Result<SqliteStore, OpenError> {
     let sqlite = config.sqlite();
     let path = sqlite.path.clone();
     tokio::task::spawn_blocking(move || SqliteStore::open(sqlite))

@@ -114,6 +114,8 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let (socket, unix) = Socket::bind(&config.socket()).await?;
     let app = Arc::new(App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?);
     let first_key = match app.authenticator {
+        // A gateway's service has nobody who would read it.
+        Some(_) if config.auto_started => None,
         Some(_) => engine.first_key().await.map_err(|e| StartError::Settings(e.to_string()))?,
         None => None,
     };
@@ -125,6 +127,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         grpc_address: grpc_tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
         socket: socket.path().to_owned(),
         database: Database::of(config),
+        keyed: app.authenticator.is_some(),
         first_key,
     };
     let drain = Drain { stop: stop.clone(), gives_way: config.auto_started };

@@ -22,6 +22,7 @@ pub mod deletes;
 pub mod filters;
 pub mod full_text;
 pub mod idempotency;
+pub mod keys;
 pub mod reads;
 pub mod retransmits;
 pub mod revisions;
@@ -125,6 +126,17 @@ macro_rules! artifact_conformance_tests {
     };
 }
 
+/// One test for each behaviour of keys and owners, for a database that keeps them.
+#[macro_export]
+macro_rules! key_conformance_tests {
+    ($open:path) => {
+        $crate::conformance_tests! { @modules $open,
+            keys: a_key_reads_back_equal, keys_are_listed_by_owner, a_key_changes_and_never_comes_back, owners_are_counted,
+                an_erased_owner_has_nothing_left, the_audit_log_has_changes_and_refusals;
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -137,6 +149,7 @@ mod tests {
             include_str!("conformance/filters.rs"),
             include_str!("conformance/full_text.rs"),
             include_str!("conformance/idempotency.rs"),
+            include_str!("conformance/keys.rs"),
             include_str!("conformance/reads.rs"),
             include_str!("conformance/retransmits.rs"),
             include_str!("conformance/revisions.rs"),

@@ -90,7 +90,7 @@ pub async fn list_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Qu
     operation_id = "search_artifacts",
     tag = "artifacts",
     params(
-        ("query" = String, Query, description = "What to look for.", min_length = 1, max_length = 10000, example = "release"),
+        ("query" = String, Query, description = "What to look for.", min_length = 1, max_length = 1000, example = "release"),
         ("limit" = Option<i64>, Query, description = "Artifacts at most; absent: 10.", minimum = 1, maximum = 50),
         ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
     ),

@@ -100,8 +100,8 @@ pub async fn update_api_key(
 ///
 /// Switches a key off, for good; it stays in the list. Within a second it works nowhere. Needs the scope `manage`.
 #[utoipa::path(
-    delete,
-    path = "/v1/api-keys/{key_id}",
+    post,
+    path = "/v1/api-keys/{key_id}/deactivate",
     operation_id = "deactivate_api_key",
     tag = "api-keys",
     params(("key_id" = String, Path, description = "The key's id.")),

@@ -2,6 +2,7 @@
 
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::response::ResponseBuilder;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{OpenApi, Ref, RefOr, Response};
 use utoipa::{OpenApi as _, PartialSchema as _, ToSchema as _};
 
@@ -37,9 +38,24 @@ pub fn document() -> String {
     let mut api = Base::openapi();
     api.merge(documented);
     add_problems(&mut api);
+    add_keys(&mut api);
     let mut text = api.to_pretty_json().unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// With authentication on, operations need a key; without it, they need none. Health and metrics never do.
+fn add_keys(api: &mut OpenApi) {
+    const NAME: &str = "api_key";
+    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key, when the service runs with AUTH=keys"));
+    api.components.get_or_insert_default().add_security_scheme(NAME, SecurityScheme::Http(scheme.build()));
+    for (_, item) in api.paths.paths.iter_mut().filter(|(path, _)| path.starts_with("/v1/")) {
+        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            let none: [&str; 0] = [];
+            operation.security = Some(vec![SecurityRequirement::default(), SecurityRequirement::new(NAME, none)]);
+        }
+    }
 }
 
 /// Every operation can fail, and always in the same form.

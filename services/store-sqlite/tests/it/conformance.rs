@@ -14,3 +14,4 @@ async fn open() -> Option<Opened> {
 
 context_store::conformance_tests!(open);
 context_store::artifact_conformance_tests!(open);
+context_store::key_conformance_tests!(open);
