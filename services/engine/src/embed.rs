@@ -40,10 +40,16 @@ impl Engine {
     /// # Errors
     /// The provider's, with `EMBEDDING_ON_FAILURE=fail`.
     pub(crate) async fn embed(&self, texts: Vec<Option<String>>) -> Result<Embeddings> {
-        let Ok((ready, _)) = self.meaning() else { return Ok(Embeddings::default()) };
         if texts.iter().all(Option::is_none) {
             return Ok(Embeddings::default());
         }
+        let ready = match self.meaning() {
+            Ok((ready, _)) => ready,
+            Err(reason) if self.awaits_meaning() && self.config.on_embedding_failure == OnFailure::Fail => {
+                return Err(meaning::provider_error(ProviderError::unavailable(reason)));
+            }
+            Err(_) => return Ok(Embeddings { items: Vec::new(), pending: self.awaits_meaning() }),
+        };
         let count = texts.len();
         let outcome = tokio::time::timeout(WRITE_PATIENCE, embed(&ready, texts, WRITE_CHUNKS))
             .await

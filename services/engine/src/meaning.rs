@@ -23,6 +23,8 @@ pub(crate) struct Meaning {
 enum State {
     /// It does not work, for this reason.
     Off(String),
+    /// It will work once the provider answers.
+    Awaited(String),
     Ready(Arc<Ready>),
 }
 
@@ -74,6 +76,17 @@ impl Engine {
         self.meaning.set(State::Off(reason.into()));
     }
 
+    /// Says that the embedder is not there yet: what is stored meanwhile gets its vectors later.
+    pub fn awaiting_embedder(&self, reason: impl Into<String>) {
+        self.meaning.set(State::Awaited(reason.into()));
+    }
+
+    /// Whether the provider is configured and did not answer yet.
+    pub(crate) fn awaits_meaning(&self) -> bool {
+        let state = self.meaning.state.read().unwrap_or_else(PoisonError::into_inner);
+        self.config.semantic != Switch::False && matches!(&*state, State::Awaited(_))
+    }
+
     /// The model and the vectors, or why search by meaning does not work.
     pub(crate) fn meaning(&self) -> Result<(Arc<Ready>, &dyn VectorStore), String> {
         if self.config.semantic == Switch::False {
@@ -83,7 +96,7 @@ impl Engine {
         match (&*state, self.store.vectors()) {
             (State::Ready(ready), Some(vectors)) => Ok((Arc::clone(ready), vectors)),
             (State::Ready(_), None) => Err("this database keeps no vectors".to_owned()),
-            (State::Off(reason), _) => Err(reason.clone()),
+            (State::Off(reason) | State::Awaited(reason), _) => Err(reason.clone()),
         }
     }
 

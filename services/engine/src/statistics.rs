@@ -61,6 +61,7 @@ impl Engine {
     async fn meaning_status(&self, caller: &Caller, total_entries: i64) -> Result<(SemanticSearchStatus, ChunkingStatus, RerankingStatus)> {
         let meaning = self.meaning();
         let on = meaning.is_ok();
+        let enabled = on || self.awaits_meaning();
         let reason = meaning.as_ref().err().cloned();
         let embedding_count = match &meaning {
             Ok((_, vectors)) => vectors.embedded_entries(&caller.owner).await.map_err(crate::store_error)?,
@@ -70,7 +71,7 @@ impl Engine {
         let model = embedder.as_ref().map(|embedder| embedder.model().clone());
         let sizes = embedder.as_ref().map(|embedder| embedder.chunk_sizes());
         let semantic = SemanticSearchStatus {
-            enabled: on,
+            enabled,
             available: on,
             reason: reason.clone(),
             model: model.as_ref().map(|model| model.name.clone()),

@@ -1,11 +1,13 @@
 //! Who makes embeddings, reranks results and writes summaries.
 //!
 //! [`Embedder`], [`Reranker`] and [`Summarizer`] are what the engine asks; [`local`] answers inside the service with a
-//! model from a directory. A provider knows nothing of entries, owners or databases, and holds no text longer than a
+//! model from a directory, [`http`](crate::http) asks a server. A provider knows nothing of entries, owners or databases, and holds no text longer than a
 //! call.
 
 mod embedder;
 mod error;
+pub mod fetch;
+pub mod http;
 pub mod local;
 mod reranker;
 mod summarizer;

@@ -45,6 +45,12 @@ pub enum Command {
         #[arg(long, value_name = "TIME")]
         from: Option<String>,
     },
+    /// Fetch the default embedding model (all-MiniLM-L6-v2, 91 MB), which turns search by meaning on
+    FetchModel {
+        /// The model hub
+        #[arg(long, env = "HF_ENDPOINT", value_name = "URL", default_value = "https://huggingface.co")]
+        hub: String,
+    },
     /// Print the OpenAPI document
     Openapi,
     /// Print a completion script for a shell
@@ -143,7 +149,13 @@ impl Command {
             Self::Owners(Owners::List) => Admin::ListOwners,
             Self::Owners(Owners::Erase { owner, yes: _ }) => Admin::EraseOwner { owner },
             Self::Audit { owner, from } => Admin::Audit { owner, from },
-            Self::Doctor | Self::Ready | Self::Openapi | Self::Completions { .. } | Self::ConfigDocs | Self::ErrorDocs => return None,
+            Self::Doctor
+            | Self::Ready
+            | Self::FetchModel { .. }
+            | Self::Openapi
+            | Self::Completions { .. }
+            | Self::ConfigDocs
+            | Self::ErrorDocs => return None,
         })
     }
 }

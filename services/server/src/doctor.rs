@@ -112,6 +112,7 @@ async fn embeddings(config: &Config, found: &mut Examination) {
         Ok(Choice::Off(reason)) => found.line(true, "embeddings", format_args!("off, so there is no search by meaning: {reason}")),
         // Said by the check of the settings.
         Err(_) => {}
+        // A provider that is away is no fault of this installation, but whoever asks wants to know.
         Ok(choice) => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
                 let model = embedder.model();

@@ -2,23 +2,32 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use context_engine::{Engine, Switch};
 use context_providers::Embedder;
+use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel, Secret};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use tokio::task::AbortHandle;
 
 use crate::config::{Config, EmbeddingProvider};
 
 /// The model that is looked for in the cache when none is configured.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
 
+/// How long to wait before a provider that did not answer is asked again, doubled each time, and the most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// Where embeddings come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Choice {
     /// From nowhere, for this reason.
     Off(String),
     /// From a model in this directory, inside the service.
     Local(ModelDirectory),
+    /// From a provider over HTTP.
+    Remote(Box<(Access, RemoteModel)>),
 }
 
 /// Where models are kept between starts: `$XDG_CACHE_HOME/context-service/models`, or below `~/.cache`.
@@ -41,6 +50,12 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
     }
     let name = models.embedding_model.as_deref();
     let choice = match models.embedding_provider {
+        EmbeddingProvider::Ollama => remote(config, Dialect::Ollama),
+        EmbeddingProvider::Openai => remote(config, Dialect::OpenAi),
+        EmbeddingProvider::Azure => remote(config, Dialect::Azure),
+        EmbeddingProvider::Tei => remote(config, Dialect::Tei),
+        EmbeddingProvider::Voyage => remote(config, Dialect::Voyage),
+        EmbeddingProvider::Cohere => remote(config, Dialect::Cohere),
         EmbeddingProvider::None => off("switched off by EMBEDDING_PROVIDER=none"),
         EmbeddingProvider::Auto | EmbeddingProvider::Local => match &models.embedding_model_path {
             Some(path) => {
@@ -55,21 +70,55 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
             }
             None => {
                 let directory = ModelDirectory::new(cache_directory().join(DEFAULT_MODEL), None);
+                let wants_ollama = models.ollama_host.is_some() || name.is_some() || config.search.enable_semantic_search == Switch::True;
                 if directory.is_complete() {
                     Ok(Choice::Local(directory))
+                } else if wants_ollama && models.embedding_provider == EmbeddingProvider::Auto {
+                    remote(config, Dialect::Ollama)
                 } else {
-                    Ok(Choice::Off(format!(
-                        "there is no embedding model: set EMBEDDING_MODEL_PATH to a directory with one, or put {DEFAULT_MODEL} into {}",
-                        directory.path().display()
-                    )))
+                    off("there is no embedding model: run `context-service fetch-model`, set EMBEDDING_MODEL_PATH to a directory with \
+                         one, or set EMBEDDING_PROVIDER to ollama or another provider")
                 }
             }
         },
     }?;
     match &choice {
         Choice::Off(reason) => demanded(config, reason).map(|()| choice),
-        Choice::Local(_) => Ok(choice),
+        Choice::Local(_) | Choice::Remote(_) => Ok(choice),
     }
+}
+
+/// A provider over HTTP with these settings.
+fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
+    let models = &config.models;
+    let provider = dialect.name();
+    let of_ollama = models.ollama_host.as_deref().filter(|_| dialect == Dialect::Ollama);
+    let url = models.embedding_url.as_deref().or(of_ollama).or(dialect.default_url());
+    let url = url.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_URL"))?;
+    let name = models.embedding_model.as_deref().or(dialect.default_model());
+    let name = name.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_MODEL"))?;
+    // Ollama's own tools take the host alone.
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let access = Access {
+        url,
+        key: models.embedding_api_key.as_ref().map(|key| Secret::new(key.reveal())),
+        patience: Duration::from_secs(models.embedding_timeout_seconds),
+    };
+    let dimensions = models.embedding_dim.and_then(|dimensions| u32::try_from(dimensions).ok());
+    let remote = RemoteModel { dialect, name: name.to_owned(), dimensions, prefixes: prefixes(config), wish: wish(config) };
+    Ok(Choice::Remote(Box::new((access, remote))))
+}
+
+fn prefixes(config: &Config) -> Prefixes {
+    Prefixes {
+        query: config.models.embedding_query_prefix.clone().unwrap_or_default(),
+        document: config.models.embedding_document_prefix.clone().unwrap_or_default(),
+    }
+}
+
+fn wish(config: &Config) -> ChunkWish {
+    let tokens = |given: Option<u64>| given.and_then(|tokens| usize::try_from(tokens).ok());
+    ChunkWish { size: tokens(config.models.chunk_size), overlap: tokens(config.models.chunk_overlap) }
 }
 
 /// Checks that nothing that needs an embedding model was asked for outright.
@@ -89,60 +138,84 @@ fn demanded(config: &Config, reason: &str) -> Result<(), String> {
     }
 }
 
-/// Loads what was chosen.
+/// Loads or reaches what was chosen; `Ok(Err(reason))` when that is nothing.
 ///
 /// # Errors
-/// A sentence that names the directory or file and what is wrong with it.
+/// A sentence that says what is wrong.
 pub async fn load(choice: Choice, config: &Config) -> Result<Result<Arc<dyn Embedder>, String>, String> {
     match choice {
         Choice::Off(reason) => Ok(Err(reason)),
         Choice::Local(directory) => {
-            let prefixes = Prefixes {
-                query: config.models.embedding_query_prefix.clone().unwrap_or_default(),
-                document: config.models.embedding_document_prefix.clone().unwrap_or_default(),
-            };
-            let tokens = |given: Option<u64>| given.and_then(|tokens| usize::try_from(tokens).ok());
-            let wish = ChunkWish { size: tokens(config.models.chunk_size), overlap: tokens(config.models.chunk_overlap) };
+            let (prefixes, wish) = (prefixes(config), wish(config));
             let loading = tokio::task::spawn_blocking(move || LocalEmbedder::load(&directory, prefixes, wish));
             let loaded = loading.await.map_err(|error| format!("the embedding model cannot be loaded: {error}"))?;
             loaded.map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>)).map_err(|error| error.to_string())
+        }
+        Choice::Remote(remote) => {
+            let (access, model) = *remote;
+            let provider = model.dialect.name();
+            let connected = HttpEmbedder::connect(&access, model).await;
+            connected.map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>)).map_err(|error| format!("{provider}: {error}"))
         }
     }
 }
 
 /// Gives the engine its models. One that cannot be used leaves search by meaning off, and the log and the statistics say
-/// why; it never keeps the service from starting.
+/// why. A provider that does not answer is asked again in the background, by the returned task, and never keeps the
+/// service from starting.
 ///
 /// # Errors
 /// A sentence for whoever started the service.
-pub async fn install(engine: &Engine, config: &Config) -> Result<(), String> {
-    let reason = match load(choose(config)?, config).await {
-        Ok(Ok(embedder)) => {
-            let model = embedder.model().clone();
-            match engine.use_embedder(embedder).await {
-                Ok(()) => {
-                    tracing::info!(
-                        model = model.identity(),
-                        dimensions = model.dimensions,
-                        provider = model.provider,
-                        "Embeds with `{}`",
-                        model.name
-                    );
-                    return Ok(());
-                }
-                Err(error) => error.message,
-            }
+pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
+    let choice = match choose(config)? {
+        Choice::Remote(remote) => {
+            let engine = Arc::clone(engine);
+            engine.awaiting_embedder(format!("the embedding provider {} has not answered yet", remote.1.dialect.name()));
+            return Ok(Some(tokio::spawn(async move { reach(&engine, &remote.0, &remote.1).await }).abort_handle()));
         }
+        choice => choice,
+    };
+    let reason = match load(choice, config).await {
+        Ok(Ok(embedder)) => match adopt(engine, embedder).await {
+            Ok(()) => return Ok(None),
+            Err(reason) => reason,
+        },
         Ok(Err(reason)) => {
             engine.without_embedder(reason);
-            return Ok(());
+            return Ok(None);
         }
         Err(reason) => reason,
     };
     if config.search.enable_semantic_search == Switch::True {
-        return Err(format!("ENABLE_SEMANTIC_SEARCH=true, but {reason}"));
+        return Err(format!("ENABLE_SEMANTIC_SEARCH is true, but {reason}"));
     }
     tracing::warn!("Search by meaning is off: {reason}");
     engine.without_embedder(reason);
+    Ok(None)
+}
+
+async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), String> {
+    let model = embedder.model().clone();
+    engine.use_embedder(embedder).await.map_err(|error| error.message)?;
+    tracing::info!(model = model.identity(), dimensions = model.dimensions, provider = model.provider, "Embeds with `{}`", model.name);
     Ok(())
+}
+
+/// Asks the provider until it answers or refuses for good.
+async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
+    let provider = model.dialect.name();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let reason = match HttpEmbedder::connect(access, model.clone()).await {
+            Ok(embedder) => match adopt(engine, Arc::new(embedder)).await {
+                Ok(()) => return,
+                Err(reason) => reason,
+            },
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!("Search by meaning waits for {provider}: {reason}");
+        engine.awaiting_embedder(format!("{provider}: {reason}"));
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }

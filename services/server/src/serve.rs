@@ -79,8 +79,8 @@ pub enum Started {
 pub struct Running {
     places: Places,
     engine: Arc<Engine>,
-    /// Embeds what was stored without vectors.
-    backfill: tokio::task::AbortHandle,
+    /// Embeds what was stored without vectors, and reaches the provider.
+    in_background: Vec<tokio::task::AbortHandle>,
     health: tonic_health::server::HealthReporter,
     connections: Connections,
     socket: Socket,
@@ -105,10 +105,13 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     };
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
-    if let Err(sentence) = models::install(&engine, config).await {
-        engine.close().await;
-        return Err(StartError::Settings(sentence));
-    }
+    let reaching = match models::install(&engine, config).await {
+        Ok(reaching) => reaching,
+        Err(sentence) => {
+            engine.close().await;
+            return Err(StartError::Settings(sentence));
+        }
+    };
     let in_background = Arc::clone(&engine);
     let backfill = tokio::spawn(async move { in_background.backfill().await }).abort_handle();
     let (socket, unix) = Socket::bind(&config.socket()).await?;
@@ -135,7 +138,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     Ok(Started::Running(Running {
         places,
         engine,
-        backfill,
+        in_background: reaching.into_iter().chain([backfill]).collect(),
         health,
         connections,
         socket,
@@ -298,7 +301,7 @@ impl Running {
         self.connections.closed(self.drain_timeout).await;
         // The file goes first, while the database is still locked: its name may be a successor's right afterwards.
         drop(self.socket);
-        self.backfill.abort();
+        self.in_background.iter().for_each(tokio::task::AbortHandle::abort);
         self.engine.close().await;
         tracing::info!("Stopped");
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use context_engine::Switch;
 
-use super::value::{number, path, switch};
+use super::value::{Secret, number, path, switch};
 
 /// Who makes embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -14,6 +14,18 @@ pub enum EmbeddingProvider {
     Auto,
     /// A model inside the service
     Local,
+    /// Ollama
+    Ollama,
+    /// OpenAI, or a server that speaks like it
+    Openai,
+    /// Azure OpenAI
+    Azure,
+    /// Hugging Face text-embeddings-inference
+    Tei,
+    /// Voyage AI
+    Voyage,
+    /// Cohere
+    Cohere,
     /// Nobody
     None,
 }
@@ -27,13 +39,13 @@ pub enum OnFailure {
     Fail,
 }
 
-/// Settings of models. Those of servers (OLLAMA_HOST, EMBEDDING_DIM) and of summaries are read and checked, but nothing
-/// uses them yet.
+/// Settings of models.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Models")]
 pub struct Models {
-    /// Who makes embeddings: auto (a model inside the service, when there is one), local (the same, and it must be there)
-    /// or none.
+    /// Who makes embeddings: local (a model inside the service), ollama, openai (or a server that speaks like it), azure, tei,
+    /// voyage, cohere, none; or auto: a model inside the service when there is one, else Ollama when OLLAMA_HOST or
+    /// EMBEDDING_MODEL is set or ENABLE_SEMANTIC_SEARCH is true, else none.
     #[arg(
         long,
         env = "EMBEDDING_PROVIDER",
@@ -45,15 +57,30 @@ pub struct Models {
     )]
     pub embedding_provider: EmbeddingProvider,
 
-    /// Where Ollama answers. Not used in this version.
-    #[arg(long, env = "OLLAMA_HOST", value_name = "URL", default_value = "http://localhost:11434", global = true)]
-    pub ollama_host: String,
+    /// Where Ollama answers. Default: http://localhost:11434.
+    #[arg(long, env = "OLLAMA_HOST", value_name = "URL", global = true)]
+    pub ollama_host: Option<String>,
 
-    /// What the embedding model is called. Default: the name of its directory.
+    /// Where the embedding provider answers, for those without an address of their own (azure, tei) or another one than
+    /// usual: for openai the address up to and with /v1, for the others without a path.
+    #[arg(long, env = "EMBEDDING_URL", value_name = "URL", global = true)]
+    pub embedding_url: Option<String>,
+
+    /// The key of the embedding provider.
+    #[arg(long, env = "EMBEDDING_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]
+    pub embedding_api_key: Option<Secret>,
+
+    /// Seconds an embedding provider may take for one answer, 1 to 600.
+    #[arg(long, env = "EMBEDDING_TIMEOUT_SECONDS", value_name = "S", default_value = "30", value_parser = number(1, 600), global = true)]
+    pub embedding_timeout_seconds: u64,
+
+    /// The embedding model's name; for azure the deployment's. Default: embeddinggemma:latest with Ollama,
+    /// text-embedding-3-small with OpenAI, the directory's name for a model inside the service.
     #[arg(long, env = "EMBEDDING_MODEL", value_name = "NAME", global = true)]
     pub embedding_model: Option<String>,
 
-    /// The length of an embedding, 1 to 4096. Not used in this version: a model inside the service knows its own.
+    /// The length of an embedding, 1 to 4096, to ask a provider for. Default: the model's own. A model inside the service
+    /// has only its own.
     #[arg(long, env = "EMBEDDING_DIM", value_name = "N", value_parser = number(1, 4096), global = true)]
     pub embedding_dim: Option<u64>,
 

@@ -166,3 +166,62 @@ async fn a_long_text_is_found_by_any_part_of_it() {
     let found = search(&service, "semantic", json!({"query": "why did we choose.", "limit": 1})).await;
     assert_eq!(ids(&found), [id]);
 }
+
+/// A server that embeds as Ollama does: a text's vector depends on its letters.
+async fn ollama(listener: tokio::net::TcpListener) {
+    let embed = |axum::Json(request): axum::Json<Value>| async move {
+        let vector = |text: &Value| {
+            let mut counts = [1.0; 26];
+            for letter in text.as_str().unwrap_or_default().bytes().filter(u8::is_ascii_lowercase) {
+                counts[usize::from(letter - b'a')] += 1.0;
+            }
+            json!(counts)
+        };
+        let vectors: Vec<Value> = request["input"].as_array().unwrap().iter().map(vector).collect();
+        axum::Json(json!({"model": request["model"], "embeddings": vectors}))
+    };
+    let router = axum::Router::new().route("/api/embed", axum::routing::post(embed));
+    axum::serve(listener, router).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answers() {
+    // Bound and let go: nobody listens there until the test wants it.
+    let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let flags = ["--embedding-provider=ollama", &format!("--ollama-host={address}")];
+    let service = Service::start_with(&flags).await;
+    let reply = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "aaaa"})).send().await;
+    assert_eq!(reply.status.as_u16(), 201);
+    let message = reply.json()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("pending"), "{message}");
+    let statistics = service.get("/v1/statistics").send().await.json();
+    let state = |statistics: &Value| (statistics["semantic_search"]["enabled"].clone(), statistics["semantic_search"]["available"].clone());
+    assert_eq!(state(&statistics), (json!(true), json!(false)));
+    let found = search(&service, "hybrid", json!({"query": "aaaa"})).await;
+    assert_eq!((ids(&found).len(), &found["search_modes_used"]), (1, &json!(["fts"])), "the rest works");
+
+    let server = tokio::spawn(ollama(tokio::net::TcpListener::bind(address).await.unwrap()));
+    let embedded = async {
+        while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"] != 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), embedded).await.expect("it is embedded in time");
+    service.store("t", "zzzz").await;
+    let found = search(&service, "semantic", json!({"query": "aaa", "limit": 1})).await;
+    assert_eq!((&found["results"][0]["text_content"], &found["model"]), (&json!("aaaa"), &json!("embeddinggemma:latest")));
+
+    // Gone again, with its connections.
+    server.abort();
+    let _ = server.await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
+    let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let flags = ["--embedding-provider=ollama", &format!("--ollama-host=http://{address}"), "--embedding-on-failure=fail"];
+    let service = Service::start_with(&flags).await;
+    let reply = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "aaaa"})).send().await;
+    assert_eq!((reply.status.as_u16(), reply.reason()), (503, "STORE_UNAVAILABLE".to_owned()));
+    assert_eq!(service.get("/v1/statistics").send().await.json()["total_entries"], 0);
+}

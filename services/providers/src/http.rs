@@ -1,0 +1,11 @@
+//! Models behind an HTTP API.
+
+mod client;
+mod dialect;
+mod embedder;
+mod retry;
+
+pub(crate) use client::connector;
+pub use client::{Access, Secret};
+pub use dialect::Dialect;
+pub use embedder::{HttpEmbedder, RemoteModel};

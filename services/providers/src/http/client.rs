@@ -1,0 +1,190 @@
+//! One provider's API: where it is, who we are to it, and how patient we are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client as HyperClient;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::retry;
+use crate::ProviderError;
+
+/// Requests to one provider at a time.
+const CONCURRENT: usize = 4;
+/// How long a connection may take to be made.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A key that must not be shown: prints as `***`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// A key.
+    #[must_use]
+    pub fn new(key: impl Into<String>) -> Self {
+        Self(key.into())
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Where a provider is and how it is reached.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// The address that paths are appended to, `http://` or `https://`.
+    pub url: String,
+    /// The key, when it wants one.
+    pub key: Option<Secret>,
+    /// How long one attempt may take, from the connection to the last byte of the answer.
+    pub patience: Duration,
+}
+
+/// How a key is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyHeader {
+    Bearer,
+    Named(&'static str),
+}
+
+pub(super) struct Client {
+    http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    url: String,
+    key: Option<(HeaderName, HeaderValue)>,
+    patience: Duration,
+    places: Semaphore,
+}
+
+/// What came of one attempt.
+enum Attempt {
+    Done(Bytes),
+    /// Another one may do better, after the pause that the server asked for.
+    Again(String, Option<Duration>),
+    Over(ProviderError),
+}
+
+impl Client {
+    /// # Errors
+    /// A sentence: an address or a key that cannot be used.
+    pub fn new(access: &Access, key_header: KeyHeader) -> Result<Self, String> {
+        let url = access.url.trim().trim_end_matches('/').to_owned();
+        let parsed: Uri = url.parse().map_err(|_| format!("`{url}` is not an address"))?;
+        if !matches!(parsed.scheme_str(), Some("http" | "https")) || parsed.host().is_none() || parsed.query().is_some() {
+            return Err(format!("`{url}` is not an address; write it as http://host:port or https://host"));
+        }
+        let key = match &access.key {
+            None => None,
+            Some(Secret(key)) => {
+                let (name, text) = match key_header {
+                    KeyHeader::Bearer => (header::AUTHORIZATION, format!("Bearer {key}")),
+                    KeyHeader::Named(name) => (HeaderName::from_static(name), key.clone()),
+                };
+                let mut value = HeaderValue::from_str(&text).map_err(|_| "the key has characters that no key has".to_owned())?;
+                value.set_sensitive(true);
+                Some((name, value))
+            }
+        };
+        let connector = connector()?;
+        // Redirects are not followed: a key must not reach another host.
+        let http = HyperClient::builder(TokioExecutor::new()).build(connector);
+        Ok(Self { http, url, key, patience: access.patience, places: Semaphore::new(CONCURRENT) })
+    }
+
+    /// Sends JSON and gives the JSON of the answer, after some attempts where that helps.
+    pub async fn post(&self, path: &str, body: &Value, max_answer: usize) -> Result<Value, ProviderError> {
+        let _place = self.places.acquire().await.map_err(|_| ProviderError::unavailable("it is not used any more"))?;
+        let uri: Uri = format!("{}{path}", self.url).parse().map_err(|_| ProviderError::Refused("its address is malformed".to_owned()))?;
+        let body = Bytes::from(body.to_string());
+        let mut failed = 0;
+        loop {
+            let attempt = tokio::time::timeout(self.patience, self.attempt(&uri, &body, max_answer));
+            let attempt = attempt.await.unwrap_or_else(|_| Attempt::Again(format!("no answer within {} s", self.patience.as_secs()), None));
+            let (what, asked) = match attempt {
+                Attempt::Done(answer) => {
+                    return serde_json::from_slice(&answer).map_err(|_| ProviderError::Malformed("it is not JSON".to_owned()));
+                }
+                Attempt::Over(error) => return Err(error),
+                Attempt::Again(what, asked) => (what, asked),
+            };
+            failed += 1;
+            if failed >= retry::ATTEMPTS || asked.is_some_and(|asked| asked > retry::LONGEST_PAUSE) {
+                return Err(ProviderError::Unavailable { what, retry_after: asked });
+            }
+            tokio::time::sleep(asked.unwrap_or_else(|| retry::pause(failed))).await;
+        }
+    }
+
+    async fn attempt(&self, uri: &Uri, body: &Bytes, max_answer: usize) -> Attempt {
+        let mut request = Request::new(Full::new(body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri.clone();
+        request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some((name, value)) = &self.key {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        let response = match self.http.request(request).await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Attempt::Again("it cannot be connected to".to_owned(), None),
+            Err(_) => return Attempt::Again("the connection broke".to_owned(), None),
+        };
+        let (parts, body) = response.into_parts();
+        let body = match Limited::new(body, max_answer).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Attempt::Over(ProviderError::Malformed(format!("it is longer than {max_answer} bytes")));
+            }
+            Err(_) => return Attempt::Again("the answer broke off".to_owned(), None),
+        };
+        let status = parts.status;
+        if status.is_success() {
+            return Attempt::Done(body);
+        }
+        let what = describe(status, &body);
+        // Used up for good, whatever the status says.
+        let is_final = what.contains("insufficient_quota");
+        if retry::may_pass(status) && !is_final {
+            Attempt::Again(what, retry::retry_after(&parts.headers))
+        } else {
+            Attempt::Over(ProviderError::Refused(what))
+        }
+    }
+}
+
+/// Connections over http and https, with the certificates that this system trusts.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn connector() -> Result<HttpsConnector<HttpConnector>, String> {
+    let mut roots = rustls::RootCertStore::empty();
+    // Without any, https fails with a clear error and http works.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    connector.set_connect_timeout(Some(CONNECT_PATIENCE));
+    connector.set_nodelay(true);
+    Ok(hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector))
+}
+
+/// What an error answer says: its status, and the start of the message that most providers put into one of these places.
+fn describe(status: StatusCode, body: &[u8]) -> String {
+    let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let places = ["/error/message", "/error/code", "/error", "/detail", "/message"];
+    let said = places.iter().filter_map(|place| json.pointer(place)?.as_str()).collect::<Vec<_>>().join("; ");
+    let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
+    if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") }
+}

@@ -1,0 +1,143 @@
+//! How each provider wants to be asked for embeddings, and how it answers.
+
+use serde_json::{Value, json};
+
+use super::client::KeyHeader;
+use crate::{ProviderError, Role};
+
+/// The API of a provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// Ollama, `/api/embed`.
+    Ollama,
+    /// OpenAI and everything that speaks like it, `/embeddings` below a base address that ends in `/v1`.
+    OpenAi,
+    /// Azure OpenAI, `/openai/v1/embeddings`; the model is the deployment's name.
+    Azure,
+    /// Hugging Face text-embeddings-inference, `/embed`.
+    Tei,
+    /// Voyage AI, `/v1/embeddings`.
+    Voyage,
+    /// Cohere, `/v2/embed`.
+    Cohere,
+}
+
+impl Dialect {
+    /// The provider's name, as settings and statistics have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ollama => "ollama",
+            Self::OpenAi => "openai",
+            Self::Azure => "azure",
+            Self::Tei => "tei",
+            Self::Voyage => "voyage",
+            Self::Cohere => "cohere",
+        }
+    }
+
+    /// Where it is when nobody says otherwise.
+    #[must_use]
+    pub const fn default_url(self) -> Option<&'static str> {
+        match self {
+            Self::Ollama => Some("http://localhost:11434"),
+            Self::OpenAi => Some("https://api.openai.com/v1"),
+            Self::Voyage => Some("https://api.voyageai.com"),
+            Self::Cohere => Some("https://api.cohere.com"),
+            Self::Azure | Self::Tei => None,
+        }
+    }
+
+    /// The model it is asked for when nobody says otherwise.
+    #[must_use]
+    pub const fn default_model(self) -> Option<&'static str> {
+        match self {
+            Self::Ollama => Some("embeddinggemma:latest"),
+            Self::OpenAi => Some("text-embedding-3-small"),
+            // It serves one model, whatever it is called.
+            Self::Tei => Some("tei"),
+            Self::Azure | Self::Voyage | Self::Cohere => None,
+        }
+    }
+
+    pub(super) const fn key_header(self) -> KeyHeader {
+        match self {
+            Self::Azure => KeyHeader::Named("api-key"),
+            Self::Ollama | Self::OpenAi | Self::Tei | Self::Voyage | Self::Cohere => KeyHeader::Bearer,
+        }
+    }
+
+    pub(super) const fn path(self) -> &'static str {
+        match self {
+            Self::Ollama => "/api/embed",
+            Self::OpenAi => "/embeddings",
+            Self::Azure => "/openai/v1/embeddings",
+            Self::Tei => "/embed",
+            Self::Voyage => "/v1/embeddings",
+            Self::Cohere => "/v2/embed",
+        }
+    }
+
+    /// Texts in one request at most.
+    pub(super) const fn max_texts(self) -> usize {
+        match self {
+            Self::Ollama | Self::Tei => 32,
+            Self::OpenAi | Self::Azure => 512,
+            Self::Voyage => 128,
+            Self::Cohere => 96,
+        }
+    }
+
+    /// The body of a request. `dimensions` asks for shorter vectors than the model's own.
+    pub(super) fn request(self, model: &str, texts: &[String], role: Role, dimensions: Option<u32>) -> Value {
+        let query = role == Role::Query;
+        let mut body = match self {
+            Self::Ollama => json!({"model": model, "input": texts, "truncate": true}),
+            Self::OpenAi | Self::Azure => json!({"model": model, "input": texts, "encoding_format": "float"}),
+            Self::Tei => json!({"inputs": texts, "normalize": true, "truncate": true}),
+            Self::Voyage => {
+                json!({"model": model, "input": texts, "input_type": if query { "query" } else { "document" }, "truncation": true})
+            }
+            Self::Cohere => json!({"model": model, "texts": texts, "embedding_types": ["float"], "truncate": "END",
+                                   "input_type": if query { "search_query" } else { "search_document" }}),
+        };
+        let key = match self {
+            Self::Ollama | Self::OpenAi | Self::Azure | Self::Tei => "dimensions",
+            Self::Voyage | Self::Cohere => "output_dimension",
+        };
+        if let Some(dimensions) = dimensions {
+            body[key] = json!(dimensions);
+        }
+        body
+    }
+
+    /// The vectors of an answer, in the order of the texts.
+    pub(super) fn vectors(self, mut answer: Value, count: usize) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let wrong = |what: &str| ProviderError::Malformed(what.to_owned());
+        let list = match self {
+            Self::Ollama => answer["embeddings"].take(),
+            Self::Tei => answer,
+            Self::Cohere => answer["embeddings"]["float"].take(),
+            Self::OpenAi | Self::Azure | Self::Voyage => answer["data"].take(),
+        };
+        let Value::Array(list) = list else { return Err(wrong("it has no list of vectors")) };
+        if list.len() != count {
+            return Err(wrong("it has another number of vectors than of texts"));
+        }
+        if !matches!(self, Self::OpenAi | Self::Azure | Self::Voyage) {
+            return list.iter().map(vector).collect();
+        }
+        let mut vectors = vec![None; count];
+        for (place, item) in list.iter().enumerate() {
+            let index = item["index"].as_u64().map_or(Ok(place), usize::try_from).unwrap_or(usize::MAX);
+            let slot = vectors.get_mut(index).ok_or_else(|| wrong("it has a vector of no text"))?;
+            *slot = Some(vector(&item["embedding"])?);
+        }
+        vectors.into_iter().collect::<Option<_>>().ok_or_else(|| wrong("a text has no vector"))
+    }
+}
+
+fn vector(value: &Value) -> Result<Vec<f32>, ProviderError> {
+    let wrong = || ProviderError::Malformed("a vector is not a list of numbers".to_owned());
+    value.as_array().ok_or_else(wrong)?.iter().map(|number| number.as_f64().map(|number| number as f32).ok_or_else(wrong)).collect()
+}

@@ -1,0 +1,321 @@
+//! Providers over HTTP, against a server that answers as their documentation records it, and against one that fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel, Secret};
+use context_providers::local::{ChunkWish, Prefixes};
+use context_providers::{Embedder as _, ProviderError, Role};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
+
+/// A request as the server saw it.
+#[derive(Debug, Clone)]
+struct Seen {
+    path: String,
+    head: String,
+    body: Value,
+}
+
+type Answer = Arc<dyn Fn(&Seen, usize) -> Reply + Send + Sync>;
+
+/// What the server does with a request.
+enum Reply {
+    Json(Value),
+    Status(u16, &'static [(&'static str, &'static str)], Value),
+    /// This many bytes of a longer answer, then the end of the connection.
+    Truncated,
+    /// A byte now and then, for ever.
+    Trickle,
+    /// Nothing.
+    Hang,
+}
+
+struct Server {
+    url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Server {
+    async fn start(answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (seen, requests) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+        let (answer, of_server, count): (Answer, _, _) = (Arc::new(answer), Arc::clone(&seen), Arc::clone(&requests));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, Arc::clone(&answer), Arc::clone(&of_server), Arc::clone(&count)));
+            }
+        });
+        Self { url, seen, requests }
+    }
+
+    async fn last(&self) -> Seen {
+        self.seen.lock().await.last().cloned().expect("a request came")
+    }
+
+    fn count(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Seen>>>, count: Arc<AtomicUsize>) {
+    while let Some(request) = read(&mut stream).await {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        let reply = answer(&request, number);
+        seen.lock().await.push(request);
+        let (status, headers, body) = match reply {
+            Reply::Json(body) => (200, &[][..], body.to_string()),
+            Reply::Status(status, headers, body) => (status, headers, body.to_string()),
+            Reply::Truncated => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"embeddings\":[[0.1").await;
+                return;
+            }
+            Reply::Trickle => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n").await;
+                while stream.write_all(b" ").await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                return;
+            }
+            Reply::Hang => std::future::pending().await,
+        };
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n", body.len());
+        if stream.write_all((head + &body).as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Seen> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+    let length: usize = head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
+    while bytes.len() < end + length {
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+    let path = String::from_utf8_lossy(&bytes[..end]).split(' ').nth(1)?.to_owned();
+    Some(Seen { path, head, body: serde_json::from_slice(&bytes[end..end + length]).ok()? })
+}
+
+fn access(url: &str) -> Access {
+    Access { url: url.to_owned(), key: Some(Secret::new("key-of-the-test")), patience: Duration::from_millis(500) }
+}
+
+fn remote(dialect: Dialect) -> RemoteModel {
+    RemoteModel { dialect, name: "m".to_owned(), dimensions: None, prefixes: Prefixes::default(), wish: ChunkWish::default() }
+}
+
+/// The vector of the n-th text of a request.
+fn vector(n: usize) -> Value {
+    json!([n as f64 + 1.0, 0.5, -0.25])
+}
+
+fn vectors(count: usize) -> Vec<Value> {
+    (0..count).map(vector).collect()
+}
+
+/// An answer in the recorded shape of the provider; lists with an index come in reverse.
+fn recorded(dialect: Dialect, request: &Value) -> Value {
+    let count = |key: &str| request[key].as_array().map_or(0, Vec::len);
+    let indexed = |count: usize| -> Vec<Value> {
+        (0..count).rev().map(|index| json!({"object": "embedding", "index": index, "embedding": vector(index)})).collect()
+    };
+    match dialect {
+        Dialect::Ollama => {
+            json!({"model": "m", "embeddings": vectors(count("input")), "total_duration": 14_143_917, "load_duration": 1_019_500,
+                                  "prompt_eval_count": 8})
+        }
+        Dialect::Tei => json!(vectors(count("inputs"))),
+        Dialect::Cohere => json!({"id": "da6e", "embeddings": {"float": vectors(count("texts"))}, "texts": request["texts"],
+                                  "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 2}}}),
+        Dialect::OpenAi | Dialect::Azure | Dialect::Voyage => json!({"object": "list", "data": indexed(count("input")), "model": "m",
+                                                                    "usage": {"prompt_tokens": 8, "total_tokens": 8}}),
+    }
+}
+
+const DIALECTS: [Dialect; 6] = [Dialect::Ollama, Dialect::OpenAi, Dialect::Azure, Dialect::Tei, Dialect::Voyage, Dialect::Cohere];
+
+fn texts(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("text {n}")).collect()
+}
+
+#[tokio::test]
+async fn every_provider_is_asked_as_it_documents_and_its_answer_is_read_in_the_order_of_the_texts() {
+    for dialect in DIALECTS {
+        let server = Server::start(move |request, _| Reply::Json(recorded(dialect, &request.body))).await;
+        let embedder = HttpEmbedder::connect(&access(&server.url), remote(dialect)).await.unwrap();
+        assert_eq!((embedder.model().provider, embedder.model().dimensions), (dialect.name(), 3));
+        let found = embedder.embed(texts(3), Role::Query).await.unwrap();
+        assert_eq!(found, [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25], [3.0, 0.5, -0.25]], "{dialect:?}");
+        let Seen { path, head, body } = server.last().await;
+        let (wanted_path, wanted_body) = match dialect {
+            Dialect::Ollama => ("/api/embed", json!({"model": "m", "input": texts(3), "truncate": true})),
+            Dialect::OpenAi => ("/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "float"})),
+            Dialect::Azure => ("/openai/v1/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "float"})),
+            Dialect::Tei => ("/embed", json!({"inputs": texts(3), "normalize": true, "truncate": true})),
+            Dialect::Voyage => ("/v1/embeddings", json!({"model": "m", "input": texts(3), "input_type": "query", "truncation": true})),
+            Dialect::Cohere => (
+                "/v2/embed",
+                json!({"model": "m", "texts": texts(3), "embedding_types": ["float"], "truncate": "END",
+                                                    "input_type": "search_query"}),
+            ),
+        };
+        assert_eq!((path.as_str(), body), (wanted_path, wanted_body));
+        let key = if dialect == Dialect::Azure { "api-key: key-of-the-test" } else { "authorization: bearer key-of-the-test" };
+        assert!(head.contains(key), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn many_texts_go_in_several_requests_of_what_the_provider_takes() {
+    let server = Server::start(|request, _| Reply::Json(recorded(Dialect::Cohere, &request.body))).await;
+    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::Cohere)).await.unwrap();
+    assert_eq!(embedder.embed(texts(200), Role::Document).await.unwrap().len(), 200);
+    let sizes: Vec<usize> = server.seen.lock().await[1..].iter().map(|seen| seen.body["texts"].as_array().unwrap().len()).collect();
+    assert_eq!(sizes, [96, 96, 8]);
+}
+
+#[tokio::test]
+async fn dimensions_and_prefixes_are_sent_when_they_are_wanted() {
+    let server = Server::start(|request, _| Reply::Json(recorded(Dialect::Voyage, &request.body))).await;
+    let prefixes = Prefixes { query: "find: ".to_owned(), document: "keep: ".to_owned() };
+    let wanted = RemoteModel { dimensions: Some(3), prefixes, ..remote(Dialect::Voyage) };
+    let embedder = HttpEmbedder::connect(&access(&server.url), wanted).await.unwrap();
+    embedder.embed(texts(1), Role::Document).await.unwrap();
+    let body = server.last().await.body;
+    assert_eq!((&body["output_dimension"], &body["input"], &body["input_type"]), (&json!(3), &json!(["keep: text 0"]), &json!("document")));
+    let other = RemoteModel { dimensions: Some(4), ..remote(Dialect::Voyage) };
+    let error = HttpEmbedder::connect(&access(&server.url), other).await.unwrap_err();
+    assert!(matches!(&error, ProviderError::Refused(what) if what.contains("3 dimensions, not 4")), "{error}");
+}
+
+/// An embedder whose server answers well once and then as told.
+async fn faulty(reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> (Server, HttpEmbedder) {
+    let server = Server::start(move |request, number| match number {
+        0 => Reply::Json(recorded(Dialect::Ollama, &request.body)),
+        number => reply(request, number),
+    })
+    .await;
+    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::Ollama)).await.unwrap();
+    (server, embedder)
+}
+
+#[tokio::test]
+async fn overload_is_retried_after_the_pause_the_server_asks_for() {
+    let busy = |request: &Seen, number| match number {
+        1 => Reply::Status(429, &[("retry-after", "1")], json!({"error": "busy"})),
+        2 => Reply::Status(500, &[], json!({"error": "broken"})),
+        _ => Reply::Json(recorded(Dialect::Ollama, &request.body)),
+    };
+    let (server, embedder) = faulty(busy).await;
+    let started = Instant::now();
+    assert_eq!(embedder.embed(texts(1), Role::Query).await.unwrap().len(), 1);
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    assert_eq!(server.count(), 4);
+}
+
+#[tokio::test]
+async fn a_long_pause_is_handed_to_the_caller() {
+    let (server, embedder) = faulty(|_, _| Reply::Status(429, &[("retry-after", "120")], json!({"error": "later"}))).await;
+    let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
+    let expected =
+        ProviderError::Unavailable { what: "status 429 Too Many Requests: later".to_owned(), retry_after: Some(Duration::from_secs(120)) };
+    assert_eq!((error, server.count()), (expected, 2));
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
+    for (status, body) in [
+        (400, json!({"error": "bad input"})),
+        (401, json!({"error": {"message": "Incorrect API key provided", "type": "invalid_request_error", "code": "invalid_api_key"}})),
+        (403, json!({"detail": "forbidden"})),
+        (404, json!({"error": "model \"m\" not found, try pulling it first"})),
+        (422, json!({"error": "Validation", "error_type": "Validation"})),
+        (429, json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})),
+    ] {
+        let said = body.clone();
+        let (server, embedder) = faulty(move |_, _| Reply::Status(status, &[], said.clone())).await;
+        let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
+        assert!(matches!(error, ProviderError::Refused(_)), "{status}: {error}");
+        assert_eq!(server.count(), 2, "{status}");
+        let shown = format!("{error} {error:?} {embedder:?} {:?}", access(&server.url));
+        assert!(!shown.contains("key-of-the-test"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn silence_a_trickle_and_a_broken_answer_end_in_time() {
+    for fault in ["hang", "trickle", "truncated"] {
+        let (server, embedder) = faulty(move |_, _| match fault {
+            "hang" => Reply::Hang,
+            "trickle" => Reply::Trickle,
+            _ => Reply::Truncated,
+        })
+        .await;
+        let started = Instant::now();
+        let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
+        assert!(error.may_pass(), "{fault}: {error}");
+        assert_eq!(server.count(), 4, "{fault}: three attempts");
+        assert!(started.elapsed() < Duration::from_secs(10), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_the_question_is_not_used() {
+    let wrong = [
+        json!({"embeddings": []}),
+        json!({"embeddings": [[0.1, 0.2]]}),
+        json!({"embeddings": [[0.1, 0.2, null]]}),
+        json!({"embeddings": [[0.1, 0.2, 1e300]]}),
+        json!({"embeddings": [[0.1, 0.2, "NaN"]]}),
+        json!({"nothing": "of the kind"}),
+        json!({"embeddings": [vec![0.5; 300_000]]}),
+    ];
+    for answer in wrong {
+        let said = answer.clone();
+        let (_server, embedder) = faulty(move |_, _| Reply::Json(said.clone())).await;
+        let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
+        assert!(matches!(error, ProviderError::Malformed(_)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_that_is_too_large_is_halved_once() {
+    let (server, embedder) = faulty(|request, _| {
+        if request.body["input"].as_array().unwrap().len() > 4 {
+            return Reply::Status(413, &[], json!({"error": "too large"}));
+        }
+        Reply::Json(recorded(Dialect::Ollama, &request.body))
+    })
+    .await;
+    assert_eq!(embedder.embed(texts(8), Role::Document).await.unwrap().len(), 8);
+    assert_eq!(server.count(), 4);
+    assert!(matches!(embedder.embed(texts(20), Role::Document).await, Err(ProviderError::Refused(_))));
+}
+
+#[tokio::test]
+async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
+    for url in ["", "nonsense", "ftp://host", "http://", "http://host?x=1"] {
+        assert!(matches!(HttpEmbedder::connect(&access(url), remote(Dialect::Tei)).await, Err(ProviderError::Refused(_))), "{url}");
+    }
+    let bad_key = Access { key: Some(Secret::new("line\nbreak")), ..access("http://127.0.0.1:1") };
+    assert!(matches!(HttpEmbedder::connect(&bad_key, remote(Dialect::OpenAi)).await, Err(ProviderError::Refused(_))));
+    let nobody = HttpEmbedder::connect(&access("http://127.0.0.1:1"), remote(Dialect::OpenAi)).await.unwrap_err();
+    assert!(nobody.may_pass(), "{nobody}");
+}

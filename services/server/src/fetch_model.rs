@@ -1,0 +1,36 @@
+//! `context-service fetch-model`.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use context_providers::fetch::{ALL_MINILM_L6_V2, fetch};
+
+use crate::models::cache_directory;
+
+/// Cells of the progress bar.
+const BAR: u64 = 40;
+
+/// Fetches the default model into the cache, with a progress bar on a terminal, and gives the sentence to end with.
+///
+/// # Errors
+/// A sentence that says what went wrong.
+pub async fn fetch_model(hub: &str) -> Result<String, String> {
+    let model = ALL_MINILM_L6_V2;
+    let directory = cache_directory().join(model.name);
+    let terminal = std::io::stderr().is_terminal();
+    let mut shown = None;
+    let outcome = fetch(&model, hub, &directory, |file, have, all| {
+        let filled = have * BAR / all.max(1);
+        if terminal && shown != Some((file, filled)) {
+            let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
+            // Nobody is left to tell when this fails.
+            let _ = write!(std::io::stderr(), "\r{file:<20} [{bar:<40}] {} of {} MB", have / 1_000_000, all / 1_000_000);
+            shown = Some((file, filled));
+        }
+    })
+    .await;
+    if shown.is_some() {
+        eprintln!();
+    }
+    outcome.map_err(|error| error.to_string())?;
+    Ok(format!("{} is in {}; services that start from now on search by meaning", model.name, directory.display()))
+}

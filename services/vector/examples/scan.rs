@@ -1,0 +1,143 @@
+//! How long the index takes and how much it finds, beside an exact scan of all vectors in the same run.
+//!
+//! ```sh
+//! cargo run --release --example scan -- 100000 384 [VECTORS]
+//! ```
+//!
+//! VECTORS is a file of 32-bit floats, little-endian, one vector after the other; without it, or where it has fewer, vectors
+//! are perturbed copies of what there is, or clustered random ones.
+#![expect(clippy::print_stdout, reason = "it prints what it measured")]
+
+use std::time::{Duration, Instant};
+
+use context_vector::{Allowed, Change, Index, Item, code, decode, distance, normalise};
+
+/// Queries of a run.
+const QUERIES: usize = 100;
+/// Results wanted.
+const WANTED: usize = 10;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let count: usize = arguments.next().map_or(Ok(100_000), |count| count.parse())?;
+    let dimensions: usize = arguments.next().map_or(Ok(384), |dimensions| dimensions.parse())?;
+    let real = match arguments.next() {
+        Some(path) => read(&std::fs::read(path)?, dimensions),
+        None => Vec::new(),
+    };
+    let mut random = Random(7);
+    let (vectors, queries) = vectors(&real, count, dimensions, &mut random);
+    println!("{count} vectors of {dimensions} dimensions, {} of them real; {QUERIES} queries, the nearest {WANTED}", real.len().min(count));
+
+    let index = Index::new(dimensions);
+    let started = Instant::now();
+    let item = |place: usize| Item { chunk: place as i64 + 1, entry: place as i64 + 1, code: code(&vectors[place]) };
+    index.apply((0..count).map(|place| Change::Add { owner: 1, item: item(place) }));
+    println!("filled in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
+
+    let everything: Vec<i64> = (1..=count as i64).collect();
+    let some: Vec<i64> = everything.iter().copied().filter(|entry| entry % 100 == 0).collect();
+    for (name, entries) in [("all", &everything), ("1 % of the entries", &some)] {
+        let allowed: Option<Allowed> = (entries.len() < count).then(|| entries.iter().copied().collect());
+        let (exact, times) = run(&queries, |query| rescored(query, &vectors, entries.iter().copied()));
+        println!("{name:>18}: exact scan                  {}", shown(&times, 1.0));
+        for depth in [100, 200, 400, 800, 1600] {
+            let (found, times) = run(&queries, |query| {
+                let near = index.snapshot(1).nearest(&code(query), depth, allowed.as_ref());
+                rescored(query, &vectors, near.iter().map(|near| near.entry))
+            });
+            println!("{name:>18}: sign bits, rescoring {depth:>5}  {}", shown(&times, recall(&found, &exact)));
+        }
+    }
+    Ok(())
+}
+
+fn read(bytes: &[u8], dimensions: usize) -> Vec<Vec<f32>> {
+    let read = |bytes: &[u8]| {
+        let mut vector = vec![0.0; dimensions];
+        (decode(bytes, &mut vector) && normalise(&mut vector)).then_some(vector)
+    };
+    bytes.chunks_exact(dimensions * 4).filter_map(read).collect()
+}
+
+/// The stored vectors and the queries, none of which is stored.
+fn vectors(real: &[Vec<f32>], count: usize, dimensions: usize, random: &mut Random) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
+    let mut base: Vec<Vec<f32>> = real.to_vec();
+    if base.is_empty() {
+        base = (0..1000).map(|_| random.direction(dimensions)).collect();
+    }
+    // Every so many-th real one is a query.
+    let step = (base.len() / QUERIES).max(1);
+    let (mut queries, mut stored) = (Vec::new(), Vec::new());
+    for (place, vector) in base.iter().enumerate() {
+        if place % step == 0 && queries.len() < QUERIES { queries.push(vector.clone()) } else { stored.push(vector.clone()) }
+    }
+    let originals = stored.len();
+    while stored.len() < count {
+        let mut vector = stored[random.below(originals)].clone();
+        let noise = random.direction(dimensions);
+        vector.iter_mut().zip(noise).for_each(|(value, noise)| *value += 0.5 * noise);
+        let _ = normalise(&mut vector);
+        stored.push(vector);
+    }
+    stored.truncate(count);
+    (stored, queries)
+}
+
+/// The nearest of these, by the exact distance.
+fn rescored(query: &[f32], vectors: &[Vec<f32>], entries: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut found: Vec<(f32, i64)> = entries.map(|entry| (distance(query, &vectors[entry as usize - 1]), entry)).collect();
+    let wanted = WANTED.min(found.len());
+    if wanted > 0 {
+        found.select_nth_unstable_by(wanted - 1, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    }
+    found.truncate(wanted);
+    found.into_iter().map(|(_, entry)| entry).collect()
+}
+
+fn run(queries: &[Vec<f32>], search: impl Fn(&[f32]) -> Vec<i64>) -> (Vec<Vec<i64>>, Vec<Duration>) {
+    queries
+        .iter()
+        .map(|query| {
+            let started = Instant::now();
+            (search(query), started.elapsed())
+        })
+        .unzip()
+}
+
+fn recall(found: &[Vec<i64>], exact: &[Vec<i64>]) -> f64 {
+    let hits: usize = found.iter().zip(exact).map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count()).sum();
+    hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64
+}
+
+fn shown(times: &[Duration], recall: f64) -> String {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+    format!("p50 {:8.3} ms  p99 {:8.3} ms  recall {recall:.4}", at(0.5), at(0.99))
+}
+
+/// A small generator, so that runs are alike.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // Vigna, xorshift64*.
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// A random direction: sums of uniform numbers are near enough to normal ones.
+    fn direction(&mut self, dimensions: usize) -> Vec<f32> {
+        let mut uniform = || (self.next() >> 40) as f32 / (1u32 << 24) as f32 - 0.5;
+        let mut vector: Vec<f32> = (0..dimensions).map(|_| uniform() + uniform() + uniform() + uniform()).collect();
+        let _ = normalise(&mut vector);
+        vector
+    }
+}
