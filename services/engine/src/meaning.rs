@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use context_model::{Error, Reason, Result};
-use context_providers::{Embedder, ProviderError, Role};
+use context_providers::{Embedder, ProviderError, Reranker, Role};
 use context_store::{EmbeddingModel, ModelUse, VectorStore};
 use tokio::sync::Notify;
 
@@ -16,6 +16,8 @@ const QUERY_PATIENCE: Duration = Duration::from_secs(20);
 /// The state of search by meaning.
 pub(crate) struct Meaning {
     state: RwLock<State>,
+    /// Judges results, when one is configured.
+    reranker: RwLock<Option<Arc<dyn Reranker>>>,
     /// Wakes whoever embeds entries that wait.
     pub wake: Notify,
 }
@@ -36,7 +38,11 @@ pub(crate) struct Ready {
 
 impl Default for Meaning {
     fn default() -> Self {
-        Self { state: RwLock::new(State::Off("no embedding model is configured".to_owned())), wake: Notify::new() }
+        Self {
+            state: RwLock::new(State::Off("no embedding model is configured".to_owned())),
+            reranker: RwLock::default(),
+            wake: Notify::new(),
+        }
     }
 }
 
@@ -69,6 +75,15 @@ impl Engine {
         self.meaning.set(state);
         self.meaning.wake.notify_one();
         Ok(())
+    }
+
+    /// Reranks with this from now on, instead of by late interaction.
+    pub fn use_reranker(&self, reranker: Arc<dyn Reranker>) {
+        *self.meaning.reranker.write().unwrap_or_else(PoisonError::into_inner) = Some(reranker);
+    }
+
+    pub(crate) fn reranker(&self) -> Option<Arc<dyn Reranker>> {
+        self.meaning.reranker.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says why there is no embedder.

@@ -47,60 +47,86 @@ pub(crate) struct Reranking {
 impl Engine {
     /// Candidates that reranking looks at; 0 when it is off.
     pub(crate) fn reranked(&self) -> u32 {
-        if self.config.reranking == Switch::False || !self.has_meaning() { 0 } else { CANDIDATES }
+        let by_tokens = || self.meaning().is_ok_and(|(ready, _)| ready.embedder.has_token_vectors());
+        let can = self.reranker().is_some() || by_tokens();
+        if self.config.reranking == Switch::False || !can { 0 } else { CANDIDATES }
     }
 
     /// Orders the first candidates anew; without a reranker, or when it takes too long, the order stays.
     pub(crate) async fn rerank(&self, caller: &Caller, query: &str, candidates: Vec<Candidate>, notes: &mut Vec<String>) -> Reranking {
         let as_it_is = |warning| Reranking { order: candidates.iter().map(|candidate| (candidate.id, None)).collect(), warning };
         let head = candidates.len().min(self.reranked() as usize);
-        let (Ok((ready, _)), 2..) = (self.meaning(), head) else { return as_it_is(None) };
+        if head < 2 {
+            return as_it_is(None);
+        }
         let started = Instant::now();
         let budget = Duration::from_millis(u64::from(self.config.rerank_timeout_ms));
-        let judged = tokio::time::timeout(budget, self.late_interaction(caller, &ready, query, &candidates[..head])).await;
-        let scores = match judged {
+        let scores = match tokio::time::timeout(budget, self.judged(caller, query, &candidates[..head], notes)).await {
             Ok(Ok(Some(scores))) => scores,
             Ok(Ok(None)) => return as_it_is(None),
             Ok(Err(error)) => return as_it_is(Some(format!("results are not reranked: {error}"))),
             Err(_) => return as_it_is(Some(format!("results are not reranked: it took more than {} ms", budget.as_millis()))),
         };
-        notes.push(format!("rerank: {head} candidates by late interaction in {:.1} ms", milliseconds(started)));
-        let before = scale(candidates[..head].iter().map(|candidate| candidate.score));
-        let after = scale(scores.values().copied());
-        let blend = |candidate: &Candidate| {
-            let judged = scores.get(&candidate.id).map_or(0.0, |score| after(*score));
-            BEFORE_WEIGHT * before(candidate.score) + (1.0 - BEFORE_WEIGHT) * judged
-        };
-        let mut order: Vec<(i64, Option<f64>)> =
-            candidates[..head].iter().map(|candidate| (candidate.id, Some(blend(candidate).clamp(0.0, 1.0)))).collect();
+        notes.push(format!("rerank: {head} candidates in {:.1} ms", milliseconds(started)));
+        let mut order: Vec<(i64, Option<f64>)> = candidates[..head]
+            .iter()
+            .map(|candidate| (candidate.id, Some(scores.get(&candidate.id).map_or(0.0, |score| score.clamp(0.0, 1.0)))))
+            .collect();
         order.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(std::cmp::Ordering::Equal).then(b.0.cmp(&a.0)));
         order.extend(candidates[head..].iter().map(|candidate| (candidate.id, None)));
         Reranking { order, warning: None }
     }
 
-    /// How well each candidate's text answers the query, word by word. `None` when the provider gives no token vectors.
-    async fn late_interaction(
+    /// The candidates' scores, 0 to 1; `None` when nobody can judge them.
+    async fn judged(
         &self,
         caller: &Caller,
-        ready: &Ready,
         query: &str,
         candidates: &[Candidate],
+        notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
-        let Some(mut of_query) = ready.embedder.token_vectors(vec![query.to_owned()], Role::Query).await? else { return Ok(None) };
-        let Some(of_query) = of_query.pop() else { return Ok(None) };
-        let weights = self.weights(ready, query, &of_query);
+        let (ids, texts) = self.texts(caller, candidates).await?;
+        if let Some(reranker) = self.reranker() {
+            notes.push(format!("rerank: by {} of {}", reranker.model(), reranker.provider()));
+            let scores = reranker.rerank(query, texts).await?;
+            if scores.len() != ids.len() || scores.iter().any(|score| !score.is_finite()) {
+                return Err(ProviderError::Malformed("its scores do not fit the texts".to_owned()));
+            }
+            return Ok(Some(ids.into_iter().zip(scores).collect()));
+        }
+        let Ok((ready, _)) = self.meaning() else { return Ok(None) };
+        let Some(scores) = self.late_interaction(&ready, query, texts).await? else { return Ok(None) };
+        notes.push(format!("rerank: by late interaction with {}", ready.embedder.model().name));
+        let judged: HashMap<i64, f64> = ids.into_iter().zip(scores).collect();
+        let before = scale(candidates.iter().map(|candidate| candidate.score));
+        let after = scale(judged.values().copied());
+        let blend = |candidate: &Candidate| {
+            let judged = judged.get(&candidate.id).map_or(0.0, |score| after(*score));
+            (candidate.id, BEFORE_WEIGHT * before(candidate.score) + (1.0 - BEFORE_WEIGHT) * judged)
+        };
+        Ok(Some(candidates.iter().map(blend).collect()))
+    }
+
+    /// The best part of each candidate's text; what was deleted meanwhile has none.
+    async fn texts(&self, caller: &Caller, candidates: &[Candidate]) -> Result<(Vec<i64>, Vec<String>), ProviderError> {
         let last = candidates.iter().map(|candidate| candidate.part.map_or(START_CHARS, |(_, end)| end)).max().unwrap_or(0);
         let selection = RowSelection { images: false, text_chars: Some(last), explain: false, max_bytes: self.max_reply_bytes() };
         let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
-        let read = Self::read(None);
-        let found = self.store.get_contexts(&caller.owner, ids, selection, read).await;
+        let found = self.store.get_contexts(&caller.owner, ids, selection, Self::read(None)).await;
         let found = found.map_err(|error| ProviderError::unavailable(error.to_string()))?;
-        let (mut ids, mut texts) = (Vec::new(), Vec::new());
-        for entry in found.entries {
-            let part = candidates.iter().find(|candidate| candidate.id == entry.id).and_then(|candidate| candidate.part);
-            ids.push(entry.id);
-            texts.push(part_of(&entry.text, part.unwrap_or((0, START_CHARS))).to_owned());
-        }
+        let part = |id: i64| candidates.iter().find(|candidate| candidate.id == id).and_then(|candidate| candidate.part);
+        Ok(found
+            .entries
+            .into_iter()
+            .map(|entry| (entry.id, part_of(&entry.text, part(entry.id).unwrap_or((0, START_CHARS))).to_owned()))
+            .unzip())
+    }
+
+    /// How well each text answers the query, word by word: 0 to 1. `None` when the provider gives no token vectors.
+    async fn late_interaction(&self, ready: &Ready, query: &str, texts: Vec<String>) -> Result<Option<Vec<f64>>, ProviderError> {
+        let Some(mut of_query) = ready.embedder.token_vectors(vec![query.to_owned()], Role::Query).await? else { return Ok(None) };
+        let Some(of_query) = of_query.pop() else { return Ok(None) };
+        let weights = self.weights(ready, query, &of_query);
         let Some(vectors) = ready.embedder.token_vectors(texts, Role::Document).await? else { return Ok(None) };
         let dimensions = ready.model.dimensions as usize;
         let total: f64 = weights.iter().sum();
@@ -109,7 +135,7 @@ impl Engine {
             let sum: f64 = similarities.iter().zip(&weights).map(|(similarity, weight)| f64::from(*similarity) * weight).sum();
             if total > 0.0 { (sum / total).clamp(0.0, 1.0) } else { 0.0 }
         };
-        Ok(Some(ids.into_iter().zip(vectors.iter().map(score)).collect()))
+        Ok(Some(vectors.iter().map(score).collect()))
     }
 
     /// What each token of the query weighs.

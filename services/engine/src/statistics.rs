@@ -87,17 +87,20 @@ impl Engine {
             chunk_overlap: sizes.map(|sizes| sizes.overlap as i64),
             aggregation: "max".to_owned(),
         };
-        let reranks = self.reranked() > 0;
+        let (reranks, reranker) = (self.reranked() > 0, self.reranker());
         let why_not = match self.config.reranking {
             Switch::False => Some("switched off by ENABLE_RERANKING=false".to_owned()),
-            Switch::True | Switch::Auto => reason,
+            Switch::True | Switch::Auto => Some(reason.unwrap_or_else(|| "this embedding provider gives no vectors of tokens".to_owned())),
         };
         let reranking = RerankingStatus {
             enabled: reranks,
             available: reranks,
             reason: why_not.filter(|_| !reranks),
-            provider: reranks.then(|| "late_interaction".to_owned()),
-            model: model.filter(|_| reranks).map(|model| model.name),
+            provider: reranks.then(|| reranker.as_ref().map_or("late_interaction", |reranker| reranker.provider()).to_owned()),
+            model: match &reranker {
+                Some(reranker) if reranks => Some(reranker.model().to_owned()),
+                _ => model.filter(|_| reranks).map(|model| model.name),
+            },
         };
         Ok((semantic, chunking, reranking))
     }

@@ -60,6 +60,11 @@ pub trait Embedder: Send + Sync {
     /// [`ProviderError`]; no vector is given then.
     async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError>;
 
+    /// Whether it gives the vectors of tokens.
+    fn has_token_vectors(&self) -> bool {
+        false
+    }
+
     /// The vectors of each text's tokens, where the provider can give them.
     ///
     /// # Errors

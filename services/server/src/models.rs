@@ -7,7 +7,7 @@ use std::time::Duration;
 use context_engine::{Engine, Switch};
 use context_providers::Embedder;
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel, Secret};
-use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::local::{ChunkWish, LocalEmbedder, LocalReranker, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, EmbeddingProvider};
@@ -127,7 +127,7 @@ fn demanded(config: &Config, reason: &str) -> Result<(), String> {
     let need = |setting: &str| Err(format!("{setting}, which needs an embedding model, but {reason}"));
     if search.enable_semantic_search == Switch::True {
         need("ENABLE_SEMANTIC_SEARCH is true")
-    } else if search.enable_reranking == Switch::True {
+    } else if search.enable_reranking == Switch::True && search.rerank_model_path.is_none() {
         need("ENABLE_RERANKING is true")
     } else if search.enable_hybrid_search == Switch::True && search.enable_fts == Switch::False {
         need("ENABLE_HYBRID_SEARCH is true and ENABLE_FTS is false")
@@ -167,6 +167,12 @@ pub async fn load(choice: Choice, config: &Config) -> Result<Result<Arc<dyn Embe
 /// # Errors
 /// A sentence for whoever started the service.
 pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
+    if let Some(path) = config.search.rerank_model_path.as_ref().filter(|_| config.search.enable_reranking != Switch::False) {
+        let directory = ModelDirectory::new(context_model::local::absolute(path), None);
+        let loading = tokio::task::spawn_blocking(move || LocalReranker::load(&directory)).await;
+        let reranker = loading.map_err(|error| format!("RERANK_MODEL_PATH: {error}"))?;
+        engine.use_reranker(Arc::new(reranker.map_err(|error| format!("RERANK_MODEL_PATH: {error}"))?));
+    }
     let choice = match choose(config)? {
         Choice::Remote(remote) => {
             let engine = Arc::clone(engine);

@@ -115,6 +115,10 @@ impl Embedder for LocalEmbedder {
         self.worker.run(Task::Embed, urgency(role), encoded).await
     }
 
+    fn has_token_vectors(&self) -> bool {
+        true
+    }
+
     async fn token_vectors(&self, texts: Vec<String>, role: Role) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
         let encoded = self.encode(texts, role).await?;
         let ids: Vec<Vec<u32>> = encoded.iter().map(|encoded| self.tokens.content(encoded).to_vec()).collect();

@@ -1,9 +1,11 @@
 //! What can be searched, and how results look.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use context_engine::Switch;
 
-use super::value::{number, switch};
+use super::value::{number, path, switch};
 
 /// Settings of search.
 #[derive(Debug, Clone, Args)]
@@ -34,9 +36,15 @@ pub struct Search {
     #[arg(long, env = "ENABLE_SEMANTIC_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_semantic_search: Switch,
 
-    /// Reranking of semantic and hybrid results: true, false, or auto (on when there is an embedding model).
+    /// Reranking of semantic and hybrid results: true, false, or auto (on when there is an embedding model
+    /// or a reranker).
     #[arg(long, env = "ENABLE_RERANKING", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_reranking: Switch,
+
+    /// A directory with a cross-encoder (a BERT with one score) that reranks inside the service. Default: reranking by late
+    /// interaction with the embedding model.
+    #[arg(long, env = "RERANK_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
+    pub rerank_model_path: Option<PathBuf>,
 
     /// Milliseconds after which results are given without reranking, 1 to 60 000.
     #[arg(long, env = "RERANK_TIMEOUT_MS", value_name = "MS", default_value = "2000", value_parser = number(1, 60_000), global = true)]

@@ -225,3 +225,23 @@ async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
     assert_eq!((reply.status.as_u16(), reply.reason()), (503, "STORE_UNAVAILABLE".to_owned()));
     assert_eq!(service.get("/v1/statistics").send().await.json()["total_entries"], 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cross_encoder_orders_the_results_when_one_is_configured() {
+    let mut flags = with_model();
+    flags.extend(["--rerank-model-path".to_owned(), model()]);
+    let service = start(&flags).await;
+    for text in TEXTS {
+        service.store("t", text).await;
+    }
+    let statistics = service.get("/v1/statistics").send().await.json();
+    assert_eq!(statistics["reranking"]["provider"], "local");
+    for kind in ["semantic", "hybrid"] {
+        let found = search(&service, kind, json!({"query": "agents and tags", "explain_query": true})).await;
+        let scores: Vec<f64> =
+            found["results"].as_array().unwrap().iter().map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap()).collect();
+        assert!(scores.len() == 4 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{kind}: {scores:?}");
+        assert!(scores.is_sorted_by(|a, b| a >= b), "{kind}: {scores:?}");
+        assert!(found["stats"]["query_plan"].to_string().contains("cross-encoder"), "{}", found["stats"]);
+    }
+}

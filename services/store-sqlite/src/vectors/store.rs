@@ -41,6 +41,11 @@ impl VectorStore for SqliteStore {
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
+        // An owner that was erased meanwhile must not come back.
+        let known = owner.clone();
+        if self.points.read(move |conn| owners::find(conn, &known).map_err(store_error)).await?.is_none() {
+            return Ok(0);
+        }
         let bytes = embeddings.iter().map(|late| weigh::embedded(&late.embedded)).sum();
         let options = WriteOptions { now: context_model::Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
         let written = self.write(owner, options, bytes, move |transaction| pending::add(transaction, &embeddings)).await?;

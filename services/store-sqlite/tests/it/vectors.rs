@@ -1,0 +1,112 @@
+//! Vectors over restarts: what is in the file is what is found.
+
+use std::path::Path;
+
+use context_model::Filter;
+use context_store::{
+    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, ModelUse, OwnerId, RankSearch, RankedByMeaning, SemanticSearch,
+    Store, VectorStore, WriteOptions,
+};
+use context_store_sqlite::{Config, SqliteStore};
+
+use crate::arrange::{entry, options, read, update};
+
+fn model() -> EmbeddingModel {
+    EmbeddingModel { identity: "test".to_owned(), dimensions: 64 }
+}
+
+/// A direction that differs for every seed.
+fn vector(seed: u64) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = || {
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    };
+    let vector: Vec<f32> = (0..64).map(|_| next()).collect();
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    vector.into_iter().map(|value| value / length).collect()
+}
+
+fn embedding(seed: u64) -> Embedding {
+    let chunk = |part: u64| EmbeddedChunk { start: 0, end: 1, vector: vector(seed * 4 + part) };
+    Embedding::Now(Embedded { model: model(), chunks: (0..=seed % 3).map(chunk).collect() })
+}
+
+fn with(embeddings: Vec<Embedding>) -> WriteOptions {
+    WriteOptions { embeddings, ..options() }
+}
+
+async fn nearest(store: &SqliteStore, seed: u64) -> Vec<RankedByMeaning> {
+    let semantic = Some(SemanticSearch { model: model(), vector: vector(seed) });
+    let search = RankSearch { fts: None, semantic, depth: 1000, explain: false };
+    store.rank(&OwnerId::default(), search, Filter::default(), read()).await.unwrap().semantic
+}
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(Config::new(path)).unwrap()
+}
+
+#[tokio::test]
+async fn a_restart_finds_exactly_what_was_found_before() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let store = open(&path);
+    assert_eq!(store.use_model(&model()).await.unwrap(), ModelUse::Ready);
+    let owner = OwnerId::default();
+    for batch in 0..6u64 {
+        let seeds = batch * 100..(batch + 1) * 100;
+        let entries = seeds.clone().map(|seed| entry(&format!("text {seed}"))).collect();
+        store.store_contexts(&owner, entries, true, with(seeds.map(embedding).collect())).await.unwrap();
+    }
+    let updates = (1..=50).map(|id| update(id, "changed")).collect();
+    store.update_contexts(&owner, updates, true, with((1000..1050).map(embedding).collect())).await.unwrap();
+    store.update_contexts(&owner, vec![update(60, "waits")], true, options()).await.unwrap();
+    let doomed = DeleteCriteria { ids: Some((100..300).collect()), ..DeleteCriteria::default() };
+    store.delete_contexts(&owner, doomed, options()).await.unwrap();
+    let mut before = Vec::new();
+    for seed in 0..20 {
+        before.push(nearest(&store, seed * 7).await);
+    }
+    assert_eq!(before[0].len(), 399, "600 entries, 200 of them deleted and one that waits");
+    assert_eq!(store.embedded_entries(&owner).await.unwrap(), 399);
+    store.close().await;
+    drop(store);
+
+    let store = open(&path);
+    assert_eq!(store.embedded_entries(&owner).await.unwrap(), 399);
+    for (seed, before) in before.iter().enumerate() {
+        assert_eq!(nearest(&store, seed as u64 * 7).await, *before);
+    }
+    assert_eq!(store.use_model(&model()).await.unwrap(), ModelUse::Ready);
+    // Chunks that come after a restart do not take the numbers of others.
+    store.store_contexts(&owner, vec![entry("new")], true, with(vec![embedding(7777)])).await.unwrap();
+    assert_eq!(nearest(&store, 7777 * 4).await[0].id, 601);
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(open(&directory.path().join("contexts.db")));
+    store.use_model(&model()).await.unwrap();
+    let owner = OwnerId::default();
+    store.store_contexts(&owner, vec![entry("first")], true, with(vec![embedding(3)])).await.unwrap();
+    let writer = {
+        let store = std::sync::Arc::clone(&store);
+        tokio::spawn(async move {
+            for n in 0..200 {
+                let options = with(vec![embedding(3)]);
+                store.update_contexts(&OwnerId::default(), vec![update(1, &format!("text {n}"))], true, options).await.unwrap();
+            }
+        })
+    };
+    while !writer.is_finished() {
+        let found = nearest(&store, 12).await;
+        assert_eq!(found.len(), 1);
+        assert!(found[0].distance < 1e-3, "{}", found[0].distance);
+    }
+    writer.await.unwrap();
+    store.close().await;
+}
