@@ -20,6 +20,10 @@ const EXACT: usize = 1_000;
 /// Vectors that are read for each entry wanted, and at least. Measured: see docs/retrieval.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 400;
+/// The best results, in whose place among the candidates it shows whether the candidates were enough.
+const CHECKED: usize = 10;
+/// How often the candidates are doubled for that, at most.
+const WIDENED: u32 = 3;
 /// Candidates whose rows are looked at one by one before the whole filter is evaluated.
 const LOOKED_AT: usize = 8_192;
 
@@ -31,6 +35,8 @@ const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Hit {
     pub row_id: i64,
+    /// Its nearest chunk.
+    pub chunk: i64,
     pub distance: f64,
     pub start: i64,
     pub end: i64,
@@ -107,12 +113,19 @@ impl Search<'_> {
 
     /// The nearest by the index, of these entries or of all.
     fn nearest(&self, conn: &mut SqliteConnection, snapshot: &Snapshot, code: &Code, allowed: Option<&Allowed>) -> QueryResult<Found> {
-        let mut depth = self.first_depth();
+        let (mut depth, mut widened) = (self.first_depth(), 0);
         loop {
             let near = snapshot.nearest(code, depth, allowed);
             let hits = self.best(self.vectors(conn, &near)?);
+            let exhausted = near.len() < depth;
+            // A good result far down among the candidates says that others lie beyond them: the signs tell little here.
+            if !exhausted && widened < WIDENED && deepest(&hits, &near) * 2 > depth {
+                widened += 1;
+                depth = depth.saturating_mul(2);
+                continue;
+            }
             // Several chunks of one entry may have taken the places of other entries.
-            if hits.len() >= self.depth || near.len() < depth {
+            if hits.len() >= self.depth || exhausted {
                 let of = allowed.map_or_else(String::new, |allowed| format!(" among {} entries that satisfy the filter", allowed.len()));
                 let notes = vec![format!("semantic: {} of {} chunks rescored{of}", near.len(), snapshot.len())];
                 return Ok(Found { hits, notes });
@@ -203,11 +216,11 @@ impl Search<'_> {
     fn best(&self, vectors: Vec<VectorRow>) -> Vec<Hit> {
         let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(vectors.len());
         let mut read = vec![0.0; self.vector.len()];
-        for VectorRow { chunk_id: _, row_id, start_char, end_char, vector } in vectors {
+        for VectorRow { chunk_id, row_id, start_char, end_char, vector } in vectors {
             if !decode(&vector, &mut read) {
                 continue;
             }
-            let hit = Hit { row_id, distance: f64::from(distance(self.vector, &read)), start: start_char, end: end_char };
+            let hit = Hit { row_id, chunk: chunk_id, distance: f64::from(distance(self.vector, &read)), start: start_char, end: end_char };
             match of_entry.entry(row_id) {
                 Entry::Vacant(place) => _ = place.insert(hit),
                 Entry::Occupied(mut place) if hit.distance < place.get().distance => _ = place.insert(hit),
@@ -219,4 +232,10 @@ impl Search<'_> {
         hits.truncate(self.depth);
         hits
     }
+}
+
+/// The place among the candidates of the last of the best results, from 0.
+fn deepest(hits: &[Hit], near: &[Near]) -> usize {
+    let best: HashSet<i64> = hits.iter().take(CHECKED).map(|hit| hit.chunk).collect();
+    near.iter().rposition(|near| best.contains(&near.chunk)).unwrap_or(0)
 }
