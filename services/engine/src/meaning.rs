@@ -115,10 +115,10 @@ impl Engine {
         }
     }
 
-    /// Whether search by meaning works.
+    /// Why search by meaning does not work; `None` when it does.
     #[must_use]
-    pub fn has_meaning(&self) -> bool {
-        self.meaning().is_ok()
+    pub fn why_no_meaning(&self) -> Option<String> {
+        self.meaning().err()
     }
 }
 

@@ -203,6 +203,9 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
 async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), String> {
     let model = embedder.model().clone();
     engine.use_embedder(embedder).await.map_err(|error| error.message)?;
+    if let Some(reason) = engine.why_no_meaning() {
+        return Err(reason);
+    }
     tracing::info!(model = model.identity(), dimensions = model.dimensions, provider = model.provider, "Embeds with `{}`", model.name);
     Ok(())
 }
@@ -215,7 +218,10 @@ async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
         let reason = match HttpEmbedder::connect(access, model.clone()).await {
             Ok(embedder) => match adopt(engine, Arc::new(embedder)).await {
                 Ok(()) => return,
-                Err(reason) => reason,
+                Err(reason) => {
+                    tracing::warn!("Search by meaning is off: {reason}");
+                    return engine.without_embedder(reason);
+                }
             },
             Err(error) => error.to_string(),
         };

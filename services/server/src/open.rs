@@ -25,7 +25,6 @@ const POLL_STARTED: Duration = Duration::from_millis(100);
 pub const DRAIN_ROUTE: &str = "/internal/drain";
 
 /// What became of opening the database.
-#[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
 pub enum Opened {
     /// It is ours.
     Store(Arc<dyn Store>),

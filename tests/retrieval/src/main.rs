@@ -15,7 +15,8 @@ use std::time::Instant;
 use clap::Parser;
 use context_engine::{Caller, Engine, EngineConfig, Switch, SystemClock, WriteContext};
 use context_model::{
-    FtsSearchContextRequest, HybridSearchContextRequest, SearchHit, SemanticSearchContextRequest, StoreContextBatchRequest, StoreContextRequest,
+    FtsSearchContextRequest, HybridSearchContextRequest, SearchHit, SemanticSearchContextRequest, StoreContextBatchRequest,
+    StoreContextRequest,
 };
 use context_providers::Embedder;
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
@@ -76,7 +77,7 @@ async fn main() -> Result<(), Error> {
     let keys = fill(&plain, &set).await?;
     println!("{} entries, {} questions; stored in {:.1} s", set.entries.len(), set.questions.len(), started.elapsed().as_secs_f64());
     println!("{:<22} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
-    let with_model = plain.has_meaning();
+    let with_model = plain.why_no_meaning().is_none();
     for (name, way, engine) in [
         ("fts", Way::Fts, &plain),
         ("semantic", Way::Semantic, &plain),
