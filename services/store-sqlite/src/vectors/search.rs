@@ -19,7 +19,7 @@ const PROBED: usize = 20_000;
 const EXACT: usize = 1_000;
 /// Vectors that are read for each entry wanted, and at least. Measured: see docs/retrieval.md.
 const DEPTH_FACTOR: usize = 5;
-const MIN_DEPTH: usize = 400;
+const MIN_DEPTH: usize = 800;
 /// The best results, in whose place among the candidates it shows whether the candidates were enough.
 const CHECKED: usize = 10;
 /// How often the candidates are doubled for that, at most.
