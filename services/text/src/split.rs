@@ -24,7 +24,8 @@ enum Break {
 
 /// Cuts a text into chunks of so many tokens, each a byte range of the text without white space at its ends. The best
 /// cut is between paragraphs, then lines, then sentences, then words; a word longer than a chunk is cut where a token
-/// begins. `tokens` is where in the text each token begins, in bytes, ascending.
+/// begins. The last chunk has all that is left once that fits into one. `tokens` is where in the text each token begins,
+/// in bytes, ascending.
 ///
 /// Together the chunks hold every character that is not white space. A blank text has none.
 ///
@@ -33,7 +34,7 @@ enum Break {
 ///
 /// let text = "One two. Three four. Five six.";
 /// let words = [0, 4, 9, 15, 21, 26];
-/// let sizes = ChunkSizes { target: 3, max: 4, overlap: 0 };
+/// let sizes = ChunkSizes { target: 3, max: 3, overlap: 0 };
 /// let parts: Vec<&str> = chunks(text, &words, sizes).into_iter().map(|range| &text[range]).collect();
 /// assert_eq!(parts, ["One two.", "Three four.", "Five six."]);
 /// ```
