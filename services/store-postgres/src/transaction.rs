@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use context_model::{Source, Timestamp};
-use context_store::{OwnerId, StoreError, WriteOptions, Written};
+use context_store::{OwnerId, Recorded, StoreError, WriteOptions, Written};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::AsyncPgConnection;
 
 use crate::failure::Failure;
-use crate::idempotency::{self, Recorded};
+use crate::idempotency;
 use crate::sql::{self, Bind, Fragment};
 use crate::threads::{self, ThreadRow};
 

@@ -1,13 +1,13 @@
 //! One write request: its work, its idempotency key and its answer.
 
-use context_store::{OwnerId, StoreError, WriteOptions, Written};
+use context_store::{OwnerId, Recorded, StoreError, WriteOptions, Written};
 use diesel::QueryResult;
 use diesel::result::Error as DieselError;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
 use crate::failure::Failure;
-use crate::idempotency::{self, Recorded};
+use crate::idempotency;
 use crate::owners::Owners;
 use crate::queue::Weight;
 use crate::transaction::Transaction;

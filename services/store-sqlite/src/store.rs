@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
-    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store,
-    StoreError, StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection,
+    SearchPage, Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
 };
 use context_text::Language;
 use diesel::sqlite::SqliteConnection;
@@ -17,7 +17,6 @@ use crate::config::Config;
 use crate::connection::{self, pragma_int};
 use crate::failure::{Failure, store_error};
 use crate::full_text::FullText;
-use crate::idempotency::Recorded;
 use crate::inline::Inline;
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::{self, Owner, Owners};

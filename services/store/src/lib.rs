@@ -12,6 +12,7 @@ mod artifacts;
 mod error;
 mod keys;
 mod read;
+mod record;
 mod vectors;
 mod write;
 
@@ -22,6 +23,7 @@ pub use artifacts::{
 pub use error::{BoxError, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
+pub use record::{Record, Recorded, RecordedItem};
 pub use vectors::{
     Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, RankSearch, RankedByMeaning, RankedByWords, Ranking,
     SemanticSearch, Unembedded, UnembeddedPage, VectorStore,

@@ -1,11 +1,10 @@
 //! Creating, changing, restoring and deleting artifacts. Each write first locks the artifact's row.
 
 use context_model::{ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold};
-use context_store::{ArtifactRestore, StoredArtifact};
+use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact};
 
 use super::read::{self, VersionRow};
 use crate::failure::Failure;
-use crate::idempotency::{Record, Recorded};
 use crate::sql::{self, Bind, Fragment};
 use crate::transaction::{Operation, Transaction, Writing};
 

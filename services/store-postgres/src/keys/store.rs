@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+use context_store::{
+    AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Record, Recorded, Result, StoredKey, WriteOptions,
+};
 
 use super::audit::{Lines, Record as RecordDenial};
 use super::erase::{Create, Erase, List};
 use super::rows::{Insert, Select, Touch, Update};
-use crate::idempotency::{Record, Recorded};
 use crate::store::PostgresStore;
 use crate::transaction::Writing;
 

@@ -1,12 +1,11 @@
 //! Creating, changing, restoring and deleting artifacts inside the writer's transaction.
 
 use context_model::{ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold};
-use context_store::{ArtifactRestore, StoredArtifact};
+use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact};
 use diesel::prelude::*;
 
 use super::read::{self, VersionRow};
 use crate::failure::Failure;
-use crate::idempotency::{Record, Recorded};
 use crate::schema::{artifact_texts, artifact_versions, artifacts, changes};
 use crate::statement::{self, Value};
 use crate::transaction::Transaction;

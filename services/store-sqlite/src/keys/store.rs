@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+use context_store::{
+    AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Record, Recorded, Result, StoredKey, WriteOptions,
+};
 
 use super::{audit, erase, rows};
 use crate::failure::{Failure, store_error};
-use crate::idempotency::{Record, Recorded};
 use crate::sql::{Bind, Fragment};
 use crate::store::SqliteStore;
 use crate::transaction::Transaction;
