@@ -20,6 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// How often all entries are looked at when nothing is known to wait: what was refused is tried again then.
 const INTERVAL: Duration = Duration::from_secs(600);
+/// How often the store may look after its vectors.
+const MAINTENANCE: Duration = Duration::from_secs(30);
 
 /// How a look at all entries ended.
 enum Pass {
@@ -32,8 +34,24 @@ enum Pass {
 }
 
 impl Engine {
-    /// Embeds what waits, as long as the returned future is polled. Does nothing while there is no model.
+    /// Embeds what waits and keeps vectors in good order, as long as the returned future is polled. Does nothing while
+    /// there is no model.
     pub async fn backfill(&self) {
+        tokio::join!(self.embed_waiting(), self.maintain_vectors());
+    }
+
+    async fn maintain_vectors(&self) {
+        loop {
+            if let Ok((_, vectors)) = self.meaning()
+                && let Err(error) = vectors.maintain().await
+            {
+                tracing::warn!(error = %error, "The vectors could not be looked after; it is tried again");
+            }
+            tokio::time::sleep(MAINTENANCE).await;
+        }
+    }
+
+    async fn embed_waiting(&self) {
         let mut pause = FIRST_PAUSE;
         loop {
             let rest = match self.pass().await {
@@ -59,20 +77,22 @@ impl Engine {
 
     async fn pass(&self) -> Pass {
         let Ok((ready, vectors)) = self.meaning() else { return Pass::Off };
-        let mut next = Some(0);
-        let mut embedded = 0;
-        while let Some(after) = next {
-            let page = match vectors.unembedded(after, ENTRIES).await {
+        let (mut after, mut embedded) = (None, 0);
+        loop {
+            let page = match vectors.unembedded(&ready.model, after.as_ref(), ENTRIES).await {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::debug!(error = %error, "Entries without vectors cannot be read now");
                     return Pass::Failed(None);
                 }
             };
-            next = page.next;
             match slice(&ready, vectors, page.entries).await {
                 Ok(count) => embedded += count,
                 Err(retry_after) => return Pass::Failed(retry_after),
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
             }
         }
         if embedded > 0 {

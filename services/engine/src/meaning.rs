@@ -65,6 +65,7 @@ impl Engine {
             None => State::Off("this database keeps no vectors".to_owned()),
             Some(vectors) => match vectors.use_model(&model).await.map_err(crate::store_error)? {
                 ModelUse::Ready => State::Ready(Arc::new(Ready { embedder, model })),
+                ModelUse::Impossible(reason) => State::Off(reason),
                 ModelUse::Other(kept) => State::Off(format!(
                     "the database holds vectors of the model `{}` ({} dimensions), and the configured one is `{}` ({}); configure \
                      the first again, or start with another database",

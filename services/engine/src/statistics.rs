@@ -64,7 +64,7 @@ impl Engine {
         let enabled = on || self.awaits_meaning();
         let reason = meaning.as_ref().err().cloned();
         let embedding_count = match &meaning {
-            Ok((_, vectors)) => vectors.embedded_entries(&caller.owner).await.map_err(crate::store_error)?,
+            Ok((ready, vectors)) => vectors.embedded_entries(&caller.owner, &ready.model).await.map_err(crate::store_error)?,
             Err(_) => 0,
         };
         let embedder = meaning.ok().map(|(ready, _)| std::sync::Arc::clone(&ready.embedder));

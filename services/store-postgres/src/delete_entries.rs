@@ -124,6 +124,9 @@ async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result
     if !with_images.is_empty() {
         images::delete(transaction.conn, transaction.owner, &with_images).await?;
     }
+    if let Some(vectors) = &mut transaction.vectors {
+        vectors.remove(rows.iter().map(|row| row.id));
+    }
     let mut pairs = Vec::new();
     for row in rows {
         let Deleted { id, thread_id, source, image_count, version, tags } = row;

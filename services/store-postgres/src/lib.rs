@@ -42,6 +42,7 @@ mod threads;
 mod tls;
 mod transaction;
 mod update_entry;
+mod vectors;
 
 pub use config::Config;
 pub use open::OpenError;

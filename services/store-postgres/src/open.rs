@@ -11,12 +11,14 @@ use crate::filter;
 use crate::fts::Language;
 use crate::sql::{self, Bind, Fragment};
 use crate::tls::{Tls, TlsError};
+use crate::vectors::make_tables;
 
 /// Each step in order; the schema's version is how many of them a database has.
 const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000003_keys/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-21-000004_vectors/up.sql"),
 ];
 
 /// The version of this program's schema.
@@ -100,6 +102,7 @@ pub(crate) struct Opened {
     pub tls: Tls,
     pub indexed: Vec<MetadataPath>,
     pub language: Language,
+    pub has_vectors: bool,
 }
 
 /// Connects, makes sure that the schema is ours and current, and closes the connection again.
@@ -122,12 +125,15 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     let language = language(&mut conn, &config.language).await.map_err(schema)??;
     conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(schema)?;
     sql::execute(&mut conn, Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)])).await.map_err(schema)?;
-    let migrated = migrate(&mut conn, &shown).await;
+    let migrated = match migrate(&mut conn, &shown).await {
+        Ok(()) => make_tables(&mut conn).await.map_err(schema),
+        Err(error) => Err(error),
+    };
     let end = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };
     conn.batch_execute(end).await.map_err(schema)?;
-    migrated?;
+    let has_vectors = migrated?.inspect_err(|reason| tracing::warn!("Search by meaning is not possible: {reason}")).is_ok();
     keep_indexes(&mut conn, &indexed).await.map_err(schema)?;
-    Ok(Opened { tls, indexed, language })
+    Ok(Opened { tls, indexed, language, has_vectors })
 }
 
 async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {
@@ -173,11 +179,7 @@ async fn want_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> 
     match conn.batch_execute("CREATE EXTENSION IF NOT EXISTS vector").await {
         Ok(()) => conn.batch_execute("RELEASE extension").await,
         Err(error) => {
-            tracing::warn!(
-                %error,
-                "The extension pgvector is not there and cannot be created by this role; search by meaning needs it: let a \
-                 superuser run CREATE EXTENSION vector in this database (Supabase: Database, Extensions, vector)"
-            );
+            tracing::debug!(%error, "The extension pgvector cannot be created by this role");
             conn.batch_execute("ROLLBACK TO extension").await
         }
     }

@@ -156,26 +156,9 @@ impl Reading for Ranked {
 }
 
 impl Ranked {
-    /// Ranks the newest matches up to the cap: of a common word reading and ranking them all would take seconds. One
-    /// match beyond the cap shows that there are more.
     fn statement<'v>(&'v self, owner: &'v OwnerId, query: &context_text::Query) -> Fragment<'v> {
-        let words = fts::query(query, &self.language);
-        let cap = i64::from(self.search.ranking_cap);
-        let mut statement = Fragment::new(
-            "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words \
-             FROM context.entries AS entries WHERE ",
-        );
-        statement.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
-        statement.push(" AND ").append(filter::of_owner(owner.as_str()));
-        statement.push(" AND entries.words @@ ").append(words.clone());
-        statement.push(" ORDER BY entries.created_at DESC, entries.id DESC LIMIT ").bind(Bind::Int(cap + 1));
-        // A long text is not better for having a word more often.
-        statement.push("), ranked AS (SELECT m.owner_id, m.id, ts_rank_cd(m.words, ").append(words);
-        statement.push(", 1)::float8 AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT ").bind(Bind::Int(cap));
-        statement.push(") AS m), page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC LIMIT ");
-        statement.bind(Bind::Int(i64::from(self.page.limit))).push(" OFFSET ");
-        statement.bind(Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX)));
-        statement.push(") SELECT (SELECT count(*) FROM matched) AS matches, p.score, ");
+        let mut statement = ranked(&self.search, query, &self.filter, owner.as_str(), self.page, &self.indexed, &self.language);
+        statement.push(" SELECT (SELECT count(*) FROM matched) AS matches, p.score, ");
         statement.append(entries::page_columns(self.selection));
         statement.push(
             " FROM context.owners AS o LEFT JOIN page AS p ON p.owner_id = o.owner_id \
@@ -184,4 +167,37 @@ impl Ranked {
         statement.bind(Bind::text(owner.as_str())).push(" ORDER BY p.score DESC, e.id DESC");
         statement
     }
+}
+
+/// The common table expressions `matched` and `page` of a search by words.
+///
+/// Ranks the newest matches up to the cap: of a common word reading and ranking them all would take seconds. One
+/// match beyond the cap shows that there are more.
+pub(crate) fn ranked<'v>(
+    search: &FtsSearch,
+    query: &context_text::Query,
+    filter: &'v Filter,
+    owner: &'v str,
+    page: Page,
+    indexed: &[MetadataPath],
+    language: &Language,
+) -> Fragment<'v> {
+    let words = fts::query(query, language);
+    let cap = i64::from(search.ranking_cap);
+    let mut statement = Fragment::new(
+        "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words \
+         FROM context.entries AS entries WHERE ",
+    );
+    statement.append(filter::compile(filter, owner, indexed));
+    statement.push(" AND ").append(filter::of_owner(owner));
+    statement.push(" AND entries.words @@ ").append(words.clone());
+    statement.push(" ORDER BY entries.created_at DESC, entries.id DESC LIMIT ").bind(Bind::Int(cap + 1));
+    // A long text is not better for having a word more often.
+    statement.push("), ranked AS (SELECT m.owner_id, m.id, ts_rank_cd(m.words, ").append(words);
+    statement.push(", 1)::float8 AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT ").bind(Bind::Int(cap));
+    statement.push(") AS m), page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC LIMIT ");
+    statement.bind(Bind::Int(i64::from(page.limit))).push(" OFFSET ");
+    statement.bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+    statement.push(")");
+    statement
 }

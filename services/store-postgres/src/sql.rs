@@ -10,6 +10,8 @@ use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures::StreamExt as _;
 
+use crate::vectors::{Vector, VectorRef};
+
 /// A value that PostgreSQL gets apart from the SQL.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Bind<'v> {
@@ -33,6 +35,10 @@ pub(crate) enum Bind<'v> {
     Ints(Vec<i64>),
     /// bytea[]
     ByteStrings(Vec<&'v [u8]>),
+    /// vector
+    Vector(VectorRef<'v>),
+    /// vector[]
+    Vectors(Vec<VectorRef<'v>>),
 }
 
 impl<'v> Bind<'v> {
@@ -123,6 +129,8 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::OptionalTexts(texts) => out.push_bind_param::<Array<Nullable<Text>>, _>(texts)?,
                 Bind::Ints(ints) => out.push_bind_param::<Array<BigInt>, _>(ints)?,
                 Bind::ByteStrings(strings) => out.push_bind_param::<Array<Binary>, _>(strings)?,
+                Bind::Vector(vector) => out.push_bind_param::<Vector, _>(vector)?,
+                Bind::Vectors(vectors) => out.push_bind_param::<Array<Vector>, _>(vectors)?,
             }
             out.push_sql(part);
         }

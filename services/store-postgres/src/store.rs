@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
 use context_store::{
     ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
-    StoreStatistics, StoredBatch, ThreadsPage, WriteOptions, Written,
+    StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
 };
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 use tokio::sync::watch;
@@ -26,6 +26,7 @@ use crate::store_entry::StoreEntries;
 use crate::threads::List;
 use crate::transaction::{Transaction, Writing};
 use crate::update_entry::UpdateEntries;
+use crate::vectors::Vectors;
 
 /// Bytes of text that are analyzed on the spot; more goes to a thread of its own.
 const SMALL_TEXT_BYTES: usize = 32 * 1024;
@@ -40,15 +41,16 @@ const STATEMENTS_OF_A_WRITE: u32 = 4;
 
 /// A PostgreSQL database, shared by any number of services.
 pub struct PostgresStore {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
-    pool: Pool,
+pub(crate) struct Inner {
+    pub pool: Pool,
     ids: Ids,
-    language: Arc<Language>,
-    indexed: Arc<[MetadataPath]>,
-    statement_timeout: Duration,
+    pub vectors: Vectors,
+    pub language: Arc<Language>,
+    pub indexed: Arc<[MetadataPath]>,
+    pub statement_timeout: Duration,
     retries: u32,
     /// Ticks with each commit of this process.
     commits: watch::Sender<u64>,
@@ -76,6 +78,7 @@ impl PostgresStore {
         let inner = Inner {
             pool,
             ids: Ids::default(),
+            vectors: Vectors::new(opened.has_vectors),
             language: Arc::new(opened.language),
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
@@ -264,7 +267,7 @@ impl Inner {
                 conn.batch_execute("ROLLBACK").await?;
                 return Ok(first);
             }
-            let mut transaction = Transaction::new(conn, owner, options, &mut ids);
+            let mut transaction = Transaction::new(conn, owner, options, &mut ids, self.vectors.are_there());
             let outcome = work.run(&mut transaction).await?;
             let written = transaction.finish(outcome, options).await?;
             committing.store(true, Ordering::Relaxed);
@@ -399,6 +402,10 @@ impl Store for PostgresStore {
 
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
         self.read(owner, read, Statistics { connections: self.connections() }).await
+    }
+
+    fn vectors(&self) -> Option<&dyn VectorStore> {
+        Some(self)
     }
 
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {

@@ -53,8 +53,12 @@ impl Writing for StoreEntries {
         let threads = self.entries.iter().map(|prepared| prepared.entry.thread_id.as_str().to_owned()).collect();
         transaction.lock_or_create_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.entries.len());
-        for prepared in &self.entries {
-            outcomes.add(store(transaction, prepared).await)?;
+        for (prepared, place) in self.entries.iter().zip(0..) {
+            let outcome = store(transaction, prepared).await;
+            if let (Ok(ItemOutcome { id, version: _, duplicate: false }), Some(vectors)) = (&outcome, &mut transaction.vectors) {
+                vectors.add(*id, transaction.embeddings.get(place));
+            }
+            outcomes.add(outcome)?;
         }
         Ok(outcomes.finish())
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use context_model::{Source, Timestamp};
-use context_store::{OwnerId, Recorded, StoreError, WriteOptions, Written};
+use context_store::{Embedding, OwnerId, Recorded, StoreError, WriteOptions, Written};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::AsyncPgConnection;
@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::idempotency;
 use crate::sql::{self, Bind, Fragment};
 use crate::threads::{self, ThreadRow};
+use crate::vectors::ToEmbed;
 
 /// Changes written with one statement.
 const CHANGES_AT_ONCE: usize = 10_000;
@@ -39,6 +40,10 @@ pub(crate) struct Transaction<'c> {
     pub now: Timestamp,
     /// Counts of the owner that changed, as differences.
     pub counts: Counts,
+    /// The vectors of each item's text, in order.
+    pub embeddings: &'c [Embedding],
+    /// What happens to vectors; `None` in a database without any.
+    pub vectors: Option<ToEmbed<'c>>,
     key_id: Option<&'c str>,
     ids: &'c mut std::vec::IntoIter<i64>,
     threads: BTreeMap<String, Held>,
@@ -139,12 +144,15 @@ impl<'c> Transaction<'c> {
         owner: &'c OwnerId,
         options: &'c WriteOptions,
         ids: &'c mut std::vec::IntoIter<i64>,
+        has_vectors: bool,
     ) -> Self {
         Self {
             conn,
             owner,
             now: options.now,
             counts: Counts::default(),
+            embeddings: &options.embeddings,
+            vectors: has_vectors.then(ToEmbed::default),
             key_id: options.key_id.as_deref(),
             ids,
             threads: BTreeMap::new(),
@@ -231,6 +239,9 @@ impl<'c> Transaction<'c> {
 
     /// Writes what is left to write, the owner's row last: its lock orders the commits of an owner.
     pub async fn finish<T: Recorded>(mut self, outcome: T, options: &WriteOptions) -> Result<Written<T>, Failure> {
+        if let Some(vectors) = &mut self.vectors {
+            vectors.write(self.conn, self.owner).await?;
+        }
         self.write_threads().await?;
         let revision = self.bump().await?;
         let written = Written { outcome, revision };

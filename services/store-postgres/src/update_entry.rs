@@ -44,8 +44,12 @@ impl Writing for UpdateEntries {
         let threads = self.threads(transaction).await?;
         transaction.lock_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.updates.len());
-        for prepared in &self.updates {
-            outcomes.add(update(transaction, prepared).await)?;
+        for (prepared, place) in self.updates.iter().zip(0..) {
+            let outcome = update(transaction, prepared).await;
+            if let (Ok(_), Some(vectors), Some(_)) = (&outcome, &mut transaction.vectors, &prepared.document) {
+                vectors.replace(prepared.update.id, transaction.embeddings.get(place));
+            }
+            outcomes.add(outcome)?;
         }
         Ok(outcomes.finish())
     }

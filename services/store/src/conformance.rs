@@ -83,7 +83,8 @@ macro_rules! conformance_tests {
                 equal_distances_come_newest_first_and_depth_bounds_them, an_update_of_the_text_replaces_the_vectors,
                 deleted_entries_take_their_vectors_along, a_write_that_fails_leaves_no_vectors,
                 vectors_of_a_filter_never_starve, owners_do_not_find_each_others_vectors, another_model_never_mixes,
-                entries_wait_for_their_vectors_and_take_them_once, both_rankings_show_one_state;
+                entries_wait_for_their_vectors_and_take_them_once, both_rankings_show_one_state,
+                an_entry_that_is_updated_all_the_time_is_found_all_the_time, the_vectors_of_a_batch_are_those_of_its_last_texts;
             idempotency: a_repeated_request_gets_the_first_outcome, another_request_with_the_key_is_refused,
                 a_failed_request_records_nothing, keys_belong_to_an_owner, keys_expire_after_a_day,
                 failures_of_items_are_repeated_too;

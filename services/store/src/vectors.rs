@@ -52,6 +52,8 @@ pub enum ModelUse {
     Ready,
     /// The store holds vectors of this other model, and keeps them.
     Other(EmbeddingModel),
+    /// This database cannot keep vectors, for this reason.
+    Impossible(String),
 }
 
 /// An entry without vectors.
@@ -73,7 +75,25 @@ pub struct UnembeddedPage {
     /// The entries.
     pub entries: Vec<Unembedded>,
     /// Where to go on; `None` when every entry was looked at.
-    pub next: Option<i64>,
+    pub next: Option<Place>,
+}
+
+/// A place among all entries of all owners, in the store's own order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place(String);
+
+impl Place {
+    /// A place, in words that the store which wrote them understands.
+    #[must_use]
+    pub fn new(place: impl Into<String>) -> Self {
+        Self(place.into())
+    }
+
+    /// Those words.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// Vectors for an entry that waited for them.
@@ -155,21 +175,22 @@ pub trait VectorStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse>;
 
-    /// How many of the owner's entries have vectors.
+    /// How many of the owner's entries have vectors of this model.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn embedded_entries(&self, owner: &OwnerId) -> Result<i64>;
+    async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64>;
 
-    /// Entries of every owner that have no vectors, at most `limit`; looks at no more entries than is quick. `after` is
-    /// where the page before ended, 0 to begin with.
+    /// Entries of every owner that have no vectors of this model, at most `limit`; looks at no more entries than is
+    /// quick. `after` is where the page before ended. Where several services share the database, entries that another
+    /// one got a moment ago are left to it.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn unembedded(&self, after: i64, limit: u32) -> Result<UnembeddedPage>;
+    async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage>;
 
     /// Gives vectors to entries that wait for them, and says how many took them: an entry that changed, went or has
-    /// vectors already does not. Neither versions nor the revision move.
+    /// vectors of the model already does not. Neither versions nor the revision move.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
@@ -180,4 +201,13 @@ pub trait VectorStore: Send + Sync {
     /// # Errors
     /// [`StoreError`](crate::StoreError); `FEATURE_UNAVAILABLE` for a search with a model whose vectors are not kept.
     async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking>;
+
+    /// Does what keeps searches quick as the database grows. To be called now and then; mostly there is nothing to do,
+    /// sometimes it takes minutes, in which everything else goes on.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn maintain(&self) -> Result<()> {
+        Ok(())
+    }
 }

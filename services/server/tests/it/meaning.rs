@@ -1,5 +1,7 @@
 //! Search by meaning, with a small network of random weights: equal texts are near, and nothing has to be downloaded.
+//! On every database there is.
 
+use context_test_postgres::TestDatabase;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -12,6 +14,37 @@ fn model() -> String {
 
 fn with_model() -> Vec<String> {
     vec!["--embedding-provider=auto".to_owned(), "--embedding-model-path".to_owned(), model()]
+}
+
+/// A database on which services of a test start, one after the other or together.
+struct Database {
+    flags: Vec<String>,
+    _file: TempDir,
+    _server: Option<TestDatabase>,
+}
+
+impl Database {
+    fn sqlite() -> Self {
+        let directory = TempDir::new().unwrap();
+        let flags = vec!["--db-path".to_owned(), directory.path().join("contexts.db").display().to_string()];
+        Self { flags, _file: directory, _server: None }
+    }
+
+    async fn postgres() -> Option<Self> {
+        let server = TestDatabase::empty().await?;
+        let string = format!("--postgresql-connection-string={}", server.url());
+        let flags = vec!["--storage-backend=postgresql".to_owned(), string, "--postgresql-pool-size=8".to_owned()];
+        Some(Self { flags, _file: TempDir::new().unwrap(), _server: Some(server) })
+    }
+
+    /// Without a server, SQLite alone.
+    async fn all() -> Vec<Self> {
+        [Some(Self::sqlite()), Self::postgres().await].into_iter().flatten().collect()
+    }
+
+    async fn start(&self, flags: &[String]) -> Service {
+        start(&[flags, &self.flags].concat()).await
+    }
 }
 
 async fn start(flags: &[String]) -> Service {
@@ -38,62 +71,67 @@ const TEXTS: [&str; 4] = [
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_stored_is_found_by_meaning_when_the_call_returns() {
-    let service = start(&with_model()).await;
-    let mut stored = Vec::new();
-    for text in TEXTS {
-        stored.push(service.store("t", text).await);
-        let found = search(&service, "semantic", json!({"query": text, "limit": 1})).await;
-        assert_eq!(ids(&found), stored[stored.len() - 1..]);
-        let scores = &found["results"][0]["scores"];
-        assert!(scores["semantic_distance"].as_f64().unwrap() < 1e-2, "{scores}");
-        assert!(scores["semantic_rank"].is_null());
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        let mut stored = Vec::new();
+        for text in TEXTS {
+            stored.push(service.store("t", text).await);
+            let found = search(&service, "semantic", json!({"query": text, "limit": 1})).await;
+            assert_eq!(ids(&found), stored[stored.len() - 1..]);
+            let scores = &found["results"][0]["scores"];
+            assert!(scores["semantic_distance"].as_f64().unwrap() < 1e-2, "{scores}");
+            assert!(scores["semantic_rank"].is_null());
+        }
+        let reply = service.patch(&format!("/v1/contexts/{}", stored[0]), json!({"text": "agents and tags"})).send().await;
+        assert_eq!(reply.status.as_u16(), 200);
+        let found = search(&service, "semantic", json!({"query": "agents and tags", "limit": 1})).await;
+        assert_eq!(ids(&found), stored[..1]);
+        service.delete(&format!("/v1/contexts/{}", stored[0])).send().await;
+        let found = search(&service, "semantic", json!({"query": "agents and tags", "explain_query": true})).await;
+        assert!(!ids(&found).contains(&stored[0]));
+        assert!(!found["stats"]["query_plan"].as_array().unwrap().is_empty());
+        let statistics = service.get("/v1/statistics").send().await.json();
+        assert_eq!(statistics["semantic_search"]["embedding_count"], 3);
+        assert_eq!(statistics["semantic_search"]["coverage_percentage"], 100.0);
+        assert_eq!(statistics["semantic_search"]["dimensions"], 48);
+        assert_eq!(statistics["reranking"]["enabled"], true);
     }
-    let reply = service.patch(&format!("/v1/contexts/{}", stored[0]), json!({"text": "agents and tags"})).send().await;
-    assert_eq!(reply.status.as_u16(), 200);
-    let found = search(&service, "semantic", json!({"query": "agents and tags", "limit": 1})).await;
-    assert_eq!(ids(&found), stored[..1]);
-    service.delete(&format!("/v1/contexts/{}", stored[0])).send().await;
-    let found = search(&service, "semantic", json!({"query": "agents and tags", "explain_query": true})).await;
-    assert!(!ids(&found).contains(&stored[0]));
-    assert!(!found["stats"]["query_plan"].as_array().unwrap().is_empty());
-    let statistics = service.get("/v1/statistics").send().await.json();
-    assert_eq!(statistics["semantic_search"]["embedding_count"], 3);
-    assert_eq!(statistics["semantic_search"]["coverage_percentage"], 100.0);
-    assert_eq!(statistics["semantic_search"]["dimensions"], 48);
-    assert_eq!(statistics["reranking"]["enabled"], true);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hybrid_search_fuses_words_and_meaning_by_the_documented_formula() {
-    let mut flags = with_model();
-    flags.extend(["--enable-reranking".to_owned(), "false".to_owned()]);
-    let service = start(&flags).await;
-    let mut stored = Vec::new();
-    for text in TEXTS {
-        stored.push(service.store("t", text).await);
+    for database in Database::all().await {
+        let mut flags = with_model();
+        flags.extend(["--enable-reranking".to_owned(), "false".to_owned()]);
+        let service = database.start(&flags).await;
+        let mut stored = Vec::new();
+        for text in TEXTS {
+            stored.push(service.store("t", text).await);
+        }
+        let found = search(&service, "hybrid", json!({"query": "tags and metadata", "rrf_k": 10})).await;
+        assert_eq!(found["search_modes_used"], json!(["fts", "semantic"]));
+        assert_eq!(found["results"][0]["id"], stored[3]);
+        for hit in found["results"].as_array().unwrap() {
+            let scores = &hit["scores"];
+            let term = |rank: &str| scores[rank].as_i64().map_or(0.0, |rank| 1.0 / (10.0 + rank as f64));
+            let expected = term("fts_rank") + term("semantic_rank");
+            assert!((scores["rrf"].as_f64().unwrap() - expected).abs() < 1e-12, "{scores}");
+            assert!(scores["rerank_score"].is_null());
+        }
+        let only = search(&service, "hybrid", json!({"query": "tags", "search_modes": ["semantic"]})).await;
+        assert_eq!((&only["search_modes_used"], &only["fts_count"]), (&json!(["semantic"]), &json!(0)));
+        let convex = search(&service, "hybrid", json!({"query": "tags and metadata", "fusion_method": "convex"})).await;
+        assert_eq!(convex["fusion_method"], "convex");
     }
-    let found = search(&service, "hybrid", json!({"query": "tags and metadata", "rrf_k": 10})).await;
-    assert_eq!(found["search_modes_used"], json!(["fts", "semantic"]));
-    assert_eq!(found["results"][0]["id"], stored[3]);
-    for hit in found["results"].as_array().unwrap() {
-        let scores = &hit["scores"];
-        let term = |rank: &str| scores[rank].as_i64().map_or(0.0, |rank| 1.0 / (10.0 + rank as f64));
-        let expected = term("fts_rank") + term("semantic_rank");
-        assert!((scores["rrf"].as_f64().unwrap() - expected).abs() < 1e-12, "{scores}");
-        assert!(scores["rerank_score"].is_null());
-    }
-    let only = search(&service, "hybrid", json!({"query": "tags", "search_modes": ["semantic"]})).await;
-    assert_eq!((&only["search_modes_used"], &only["fts_count"]), (&json!(["semantic"]), &json!(0)));
-    let convex = search(&service, "hybrid", json!({"query": "tags and metadata", "fusion_method": "convex"})).await;
-    assert_eq!(convex["fusion_method"], "convex");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_ranked_results_neither_repeat_nor_skip_with_and_without_reranking() {
-    for reranking in ["true", "false"] {
+    let (with, without) = (Database::all().await, Database::all().await);
+    for (reranking, database) in with.iter().map(|database| ("true", database)).chain(without.iter().map(|database| ("false", database))) {
         let mut flags = with_model();
         flags.extend(["--enable-reranking".to_owned(), reranking.to_owned()]);
-        let service = start(&flags).await;
+        let service = database.start(&flags).await;
         let words = ["database", "context", "tags", "metadata", "agents", "threads", "service"];
         for n in 0..70 {
             let text = format!("{} {} {}", words[n % 7], words[n / 7 % 7], words[(n * 5 + 3) % 7]);
@@ -113,58 +151,64 @@ async fn pages_of_ranked_results_neither_repeat_nor_skip_with_and_without_rerank
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_filter_narrows_what_is_near_without_starving_it() {
-    let service = start(&with_model()).await;
-    for n in 0..30 {
-        service.store("many", &format!("the database {}", "tags ".repeat(n % 5 + 1))).await;
-    }
-    let other = service.store("other", "agents search threads").await;
-    for kind in ["semantic", "hybrid"] {
-        let found = search(&service, kind, json!({"query": "the database tags", "thread_id": "other"})).await;
-        assert_eq!(ids(&found), [other], "{kind}");
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        for n in 0..30 {
+            service.store("many", &format!("the database {}", "tags ".repeat(n % 5 + 1))).await;
+        }
+        let other = service.store("other", "agents search threads").await;
+        for kind in ["semantic", "hybrid"] {
+            let found = search(&service, kind, json!({"query": "the database tags", "thread_id": "other"})).await;
+            assert_eq!(ids(&found), [other], "{kind}");
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn entries_of_a_time_without_a_model_are_embedded_when_there_is_one() {
-    let directory = TempDir::new().unwrap();
-    let database = directory.path().join("contexts.db").display().to_string();
-    let on_it = |flags: Vec<String>| [flags, vec!["--db-path".to_owned(), database.clone()]].concat();
-    let service = start(&on_it(vec!["--embedding-provider".to_owned(), "none".to_owned()])).await;
-    let mut stored = Vec::new();
-    for text in TEXTS {
-        stored.push(service.store("t", text).await);
-    }
-    let refused = service.post("/v1/contexts/search/semantic", json!({"query": "tags"})).send().await;
-    assert!(refused.json()["detail"].as_str().unwrap().contains("EMBEDDING_PROVIDER=none"), "{}", refused.json());
-    let degraded = search(&service, "hybrid", json!({"query": "tags"})).await;
-    assert_eq!(degraded["search_modes_used"], json!(["fts"]));
-    assert_eq!(degraded["warnings"].as_array().unwrap().len(), 1);
-    service.begin_stop();
-    service.stopped().await;
-
-    let service = start(&on_it(with_model())).await;
-    let embedded = async {
-        while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"] != 4 {
-            tokio::task::yield_now().await;
+    for database in Database::all().await {
+        let service = database.start(&["--embedding-provider=none".to_owned()]).await;
+        let mut stored = Vec::new();
+        for text in TEXTS {
+            stored.push(service.store("t", text).await);
         }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), embedded).await.expect("all are embedded in time");
-    assert_eq!(ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await), stored[1..2]);
-    service.begin_stop();
-    service.stopped().await;
-    let service = start(&on_it(with_model())).await;
-    assert_eq!(ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await), stored[1..2], "after a restart");
+        let refused = service.post("/v1/contexts/search/semantic", json!({"query": "tags"})).send().await;
+        assert!(refused.json()["detail"].as_str().unwrap().contains("EMBEDDING_PROVIDER=none"), "{}", refused.json());
+        let degraded = search(&service, "hybrid", json!({"query": "tags"})).await;
+        assert_eq!(degraded["search_modes_used"], json!(["fts"]));
+        assert_eq!(degraded["warnings"].as_array().unwrap().len(), 1);
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&with_model()).await;
+        let embedded = async {
+            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"] != 4 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), embedded).await.expect("all are embedded in time");
+        assert_eq!(ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await), stored[1..2]);
+        service.begin_stop();
+        service.stopped().await;
+        let service = database.start(&with_model()).await;
+        assert_eq!(ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await), stored[1..2], "after a restart");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_long_text_is_found_by_any_part_of_it() {
-    let service = start(&with_model()).await;
-    let long =
-        format!("{}\n\nagents search threads for meaning\n\n{}", "the database stores tags. ".repeat(60), "why did we choose. ".repeat(60));
-    let id = service.store("t", &long).await;
-    service.store("t", "metadata").await;
-    let found = search(&service, "semantic", json!({"query": "why did we choose.", "limit": 1})).await;
-    assert_eq!(ids(&found), [id]);
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        let long = format!(
+            "{}\n\nagents search threads for meaning\n\n{}",
+            "the database stores tags. ".repeat(60),
+            "why did we choose. ".repeat(60)
+        );
+        let id = service.store("t", &long).await;
+        service.store("t", "metadata").await;
+        let found = search(&service, "semantic", json!({"query": "why did we choose.", "limit": 1})).await;
+        assert_eq!(ids(&found), [id]);
+    }
 }
 
 /// A server that embeds as Ollama does: a text's vector depends on its letters.
@@ -186,34 +230,37 @@ async fn ollama(listener: tokio::net::TcpListener) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answers() {
-    // Bound and let go: nobody listens there until the test wants it.
-    let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let flags = ["--embedding-provider=ollama", &format!("--ollama-host={address}")];
-    let service = Service::start_with(&flags).await;
-    let reply = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "aaaa"})).send().await;
-    assert_eq!(reply.status.as_u16(), 201);
-    let message = reply.json()["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("pending"), "{message}");
-    let statistics = service.get("/v1/statistics").send().await.json();
-    let state = |statistics: &Value| (statistics["semantic_search"]["enabled"].clone(), statistics["semantic_search"]["available"].clone());
-    assert_eq!(state(&statistics), (json!(true), json!(false)));
-    let found = search(&service, "hybrid", json!({"query": "aaaa"})).await;
-    assert_eq!((ids(&found).len(), &found["search_modes_used"]), (1, &json!(["fts"])), "the rest works");
+    for database in Database::all().await {
+        // Bound and let go: nobody listens there until the test wants it.
+        let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let flags = ["--embedding-provider=ollama".to_owned(), format!("--ollama-host={address}")];
+        let service = database.start(&flags).await;
+        let reply = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "aaaa"})).send().await;
+        assert_eq!(reply.status.as_u16(), 201);
+        let message = reply.json()["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("pending"), "{message}");
+        let statistics = service.get("/v1/statistics").send().await.json();
+        let state =
+            |statistics: &Value| (statistics["semantic_search"]["enabled"].clone(), statistics["semantic_search"]["available"].clone());
+        assert_eq!(state(&statistics), (json!(true), json!(false)));
+        let found = search(&service, "hybrid", json!({"query": "aaaa"})).await;
+        assert_eq!((ids(&found).len(), &found["search_modes_used"]), (1, &json!(["fts"])), "the rest works");
 
-    let server = tokio::spawn(ollama(tokio::net::TcpListener::bind(address).await.unwrap()));
-    let embedded = async {
-        while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"] != 1 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(60), embedded).await.expect("it is embedded in time");
-    service.store("t", "zzzz").await;
-    let found = search(&service, "semantic", json!({"query": "aaa", "limit": 1})).await;
-    assert_eq!((&found["results"][0]["text_content"], &found["model"]), (&json!("aaaa"), &json!("embeddinggemma:latest")));
+        let server = tokio::spawn(ollama(tokio::net::TcpListener::bind(address).await.unwrap()));
+        let embedded = async {
+            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"] != 1 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), embedded).await.expect("it is embedded in time");
+        service.store("t", "zzzz").await;
+        let found = search(&service, "semantic", json!({"query": "aaa", "limit": 1})).await;
+        assert_eq!((&found["results"][0]["text_content"], &found["model"]), (&json!("aaaa"), &json!("embeddinggemma:latest")));
 
-    // Gone again, with its connections.
-    server.abort();
-    let _ = server.await;
+        // Gone again, with its connections.
+        server.abort();
+        let _ = server.await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -228,20 +275,59 @@ async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cross_encoder_orders_the_results_when_one_is_configured() {
-    let mut flags = with_model();
-    flags.extend(["--rerank-model-path".to_owned(), model()]);
-    let service = start(&flags).await;
-    for text in TEXTS {
-        service.store("t", text).await;
+    for database in Database::all().await {
+        let mut flags = with_model();
+        flags.extend(["--rerank-model-path".to_owned(), model()]);
+        let service = database.start(&flags).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        let statistics = service.get("/v1/statistics").send().await.json();
+        assert_eq!(statistics["reranking"]["provider"], "local");
+        for kind in ["semantic", "hybrid"] {
+            let found = search(&service, kind, json!({"query": "agents and tags", "explain_query": true})).await;
+            let scores: Vec<f64> =
+                found["results"].as_array().unwrap().iter().map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap()).collect();
+            assert!(scores.len() == 4 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{kind}: {scores:?}");
+            assert!(scores.is_sorted_by(|a, b| a >= b), "{kind}: {scores:?}");
+            assert!(found["stats"]["query_plan"].to_string().contains("cross-encoder"), "{}", found["stats"]);
+        }
     }
-    let statistics = service.get("/v1/statistics").send().await.json();
-    assert_eq!(statistics["reranking"]["provider"], "local");
-    for kind in ["semantic", "hybrid"] {
-        let found = search(&service, kind, json!({"query": "agents and tags", "explain_query": true})).await;
-        let scores: Vec<f64> =
-            found["results"].as_array().unwrap().iter().map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap()).collect();
-        assert!(scores.len() == 4 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{kind}: {scores:?}");
-        assert!(scores.is_sorted_by(|a, b| a >= b), "{kind}: {scores:?}");
-        assert!(found["stats"]["query_plan"].to_string().contains("cross-encoder"), "{}", found["stats"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_databases_give_the_same_distances_and_the_same_order() {
+    let Some(server) = Database::postgres().await else { return };
+    let mut answers = Vec::new();
+    for database in [Database::sqlite(), server] {
+        let service = database.start(&with_model()).await;
+        let words = ["database", "context", "tags", "metadata", "agents", "threads", "service"];
+        for n in 0..40 {
+            let text = format!("{} {} {}", words[n % 7], words[n / 7 % 7], words[(n * 5 + 3) % 7]);
+            service.store(&format!("t{}", n % 3), &text.repeat(1 + n % 4)).await;
+        }
+        let mut found = Vec::new();
+        for query in ["database agents", "why tags", "threads of the service"] {
+            for filter in [json!({}), json!({"thread_id": "t1"})] {
+                let mut body = json!({"query": query, "limit": 20});
+                body.as_object_mut().unwrap().extend(filter.as_object().unwrap().clone());
+                let hits = search(&service, "semantic", body).await;
+                let distance = |hit: &Value| (hit["scores"]["semantic_distance"].as_f64().unwrap() * 1e4).round() as i64;
+                found.push((ids(&hits), hits["results"].as_array().unwrap().iter().map(distance).collect::<Vec<_>>()));
+            }
+        }
+        answers.push(found);
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_service_embeds_another_one_finds_at_once() {
+    let Some(database) = Database::postgres().await else { return };
+    let services = [database.start(&with_model()).await, database.start(&with_model()).await];
+    for (n, text) in TEXTS.iter().enumerate() {
+        let id = services[n % 2].store("t", text).await;
+        let found = search(&services[1 - n % 2], "semantic", json!({"query": text, "limit": 1})).await;
+        assert_eq!(ids(&found), [id]);
     }
 }

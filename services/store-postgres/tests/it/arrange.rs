@@ -7,10 +7,12 @@ use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::TestDatabase;
 
 /// Changes whenever the schema does.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000003_keys/up.sql"),
+    include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/up.sql"),
+    include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/chunks.sql"),
 ];
 
 /// The settings of a test's store.

@@ -11,3 +11,4 @@ mod plans;
 mod property;
 mod proxy;
 mod tls;
+mod vectors;

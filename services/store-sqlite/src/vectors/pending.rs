@@ -1,6 +1,6 @@
 //! Entries that wait for their vectors: those that have none of the current set.
 
-use context_store::{Embedding, LateEmbedding, OwnerId, StoreError, Unembedded, UnembeddedPage};
+use context_store::{Embedding, LateEmbedding, OwnerId, Place, StoreError, Unembedded, UnembeddedPage};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
@@ -59,6 +59,7 @@ pub(super) fn page(conn: &mut SqliteConnection, set_id: i64, after: i64, limit: 
         Some(row) if is_full => Some(row.row_id),
         _ => (looked_at == LOOKED_AT).then_some(last),
     };
+    let next = next.map(|row| Place::new(row.to_string()));
     let entries = rows
         .into_iter()
         .map(|row| Unembedded { owner: OwnerId::new(row.owner_id), id: id_of_row(row.row_id), version: row.version, text: row.text })

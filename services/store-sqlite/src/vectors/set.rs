@@ -56,6 +56,11 @@ impl Vectors {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The set in use, when it is of this model.
+    pub fn of(&self, model: &EmbeddingModel) -> Option<Arc<Set>> {
+        self.current().filter(|set| set.model == *model)
+    }
+
     pub fn set_current(&self, set: Arc<Set>) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(set);
     }

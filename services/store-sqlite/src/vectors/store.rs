@@ -3,8 +3,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason};
 use context_store::{
-    EmbeddingModel, LateEmbedding, ModelUse, OwnerId, Page, RankSearch, RankedByMeaning, RankedByWords, Ranking, Read, Result, StoreError,
-    UnembeddedPage, VectorStore, WriteOptions,
+    EmbeddingModel, LateEmbedding, ModelUse, OwnerId, Page, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking, Read, Result,
+    StoreError, UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
@@ -25,18 +25,20 @@ impl VectorStore for SqliteStore {
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    async fn embedded_entries(&self, owner: &OwnerId) -> Result<i64> {
-        let (vectors, owner) = (Arc::clone(&self.vectors), owner.clone());
+    async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
+        let Some(set) = self.vectors.of(model) else { return Ok(0) };
+        let owner = owner.clone();
         self.points
             .read(move |conn| {
                 let owner = owners::find(conn, &owner).map_err(store_error)?;
-                Ok(owner.zip(vectors.current()).map_or(0, |(owner, set)| set.entries(owner.owner)))
+                Ok(owner.map_or(0, |owner| set.entries(owner.owner)))
             })
             .await
     }
 
-    async fn unembedded(&self, after: i64, limit: u32) -> Result<UnembeddedPage> {
-        let Some(set) = self.vectors.current() else { return Ok(UnembeddedPage { entries: Vec::new(), next: None }) };
+    async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {
+        let Some(set) = self.vectors.of(model) else { return Ok(UnembeddedPage { entries: Vec::new(), next: None }) };
+        let after = after.and_then(|place| place.as_str().parse().ok()).unwrap_or(0);
         self.searches.read(move |conn| pending::page(conn, set.id, after, limit)).await
     }
 
@@ -55,7 +57,7 @@ impl VectorStore for SqliteStore {
     async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking> {
         let set = match &search.semantic {
             None => None,
-            Some(semantic) => match self.vectors.current().filter(|set| set.model == semantic.model) {
+            Some(semantic) => match self.vectors.of(&semantic.model) {
                 Some(set) => Some(set),
                 None => return Err(Error::new(Reason::FeatureUnavailable, "the database holds no vectors of this embedding model").into()),
             },

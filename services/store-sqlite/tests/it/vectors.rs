@@ -70,12 +70,12 @@ async fn a_restart_finds_exactly_what_was_found_before() {
         before.push(nearest(&store, seed * 7).await);
     }
     assert_eq!(before[0].len(), 399, "600 entries, 200 of them deleted and one that waits");
-    assert_eq!(store.embedded_entries(&owner).await.unwrap(), 399);
+    assert_eq!(store.embedded_entries(&owner, &model()).await.unwrap(), 399);
     store.close().await;
     drop(store);
 
     let store = open(&path);
-    assert_eq!(store.embedded_entries(&owner).await.unwrap(), 399);
+    assert_eq!(store.embedded_entries(&owner, &model()).await.unwrap(), 399);
     for (seed, before) in before.iter().enumerate() {
         assert_eq!(nearest(&store, seed as u64 * 7).await, *before);
     }
@@ -83,30 +83,5 @@ async fn a_restart_finds_exactly_what_was_found_before() {
     // Chunks that come after a restart do not take the numbers of others.
     store.store_contexts(&owner, vec![entry("new")], true, with(vec![embedding(7777)])).await.unwrap();
     assert_eq!(nearest(&store, 7777 * 4).await[0].id, 601);
-    store.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time() {
-    let directory = tempfile::tempdir().unwrap();
-    let store = std::sync::Arc::new(open(&directory.path().join("contexts.db")));
-    store.use_model(&model()).await.unwrap();
-    let owner = OwnerId::default();
-    store.store_contexts(&owner, vec![entry("first")], true, with(vec![embedding(3)])).await.unwrap();
-    let writer = {
-        let store = std::sync::Arc::clone(&store);
-        tokio::spawn(async move {
-            for n in 0..200 {
-                let options = with(vec![embedding(3)]);
-                store.update_contexts(&OwnerId::default(), vec![update(1, &format!("text {n}"))], true, options).await.unwrap();
-            }
-        })
-    };
-    while !writer.is_finished() {
-        let found = nearest(&store, 12).await;
-        assert_eq!(found.len(), 1);
-        assert!(found[0].distance < 1e-3, "{}", found[0].distance);
-    }
-    writer.await.unwrap();
     store.close().await;
 }

@@ -109,7 +109,7 @@ pub async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
     assert!(found[0].distance < 1e-3);
     update(id).text("third").apply(store, 3).await.expect("the update works");
     assert_eq!(nearest(vectors, 90.0).await, [0; 0], "no vectors of a text that is gone");
-    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 0);
+    assert_eq!(vectors.embedded_entries(&me(), &model()).await.expect("counts"), 0);
 }
 
 /// Nothing is found that is gone.
@@ -117,12 +117,12 @@ pub async fn deleted_entries_take_their_vectors_along(store: &dyn Store) {
     let Some(vectors) = ready(store).await else { return };
     let gone = store_at(store, "gone", &[0.0, 10.0]).await;
     let kept = store_at(store, "kept", &[20.0]).await;
-    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 2);
+    assert_eq!(vectors.embedded_entries(&me(), &model()).await.expect("counts"), 2);
     delete_ids(store, &[gone]).await;
     assert_eq!(nearest(vectors, 0.0).await, [kept]);
     delete(store, DeleteCriteria { threads: Some(vec![ThreadId::from_stored("t".to_owned())]), ..DeleteCriteria::default() }).await;
     assert_eq!(nearest(vectors, 0.0).await, [0; 0]);
-    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 0);
+    assert_eq!(vectors.embedded_entries(&me(), &model()).await.expect("counts"), 0);
 }
 
 /// Entries and vectors change together.
@@ -134,7 +134,7 @@ pub async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
     store.update_contexts(&me(), updates, true, options).await.expect_err("one id is unknown");
     let found = ranking(vectors, by_meaning(0.0, 10), Filter::default()).await.semantic;
     assert!(found.len() == 1 && found[0].distance < 1e-3, "the vectors are those of before");
-    assert_eq!(vectors.embedded_entries(&me()).await.expect("counts"), 1);
+    assert_eq!(vectors.embedded_entries(&me(), &model()).await.expect("counts"), 1);
 }
 
 /// A filter is applied before the nearest are chosen, not after.
@@ -166,7 +166,7 @@ pub async fn owners_do_not_find_each_others_vectors(store: &dyn Store) {
     assert_eq!(nearest(vectors, 0.0).await, [0; 0]);
     let mine = store_at(store, "mine", &[50.0]).await;
     assert_eq!(nearest(vectors, 0.0).await, [mine]);
-    assert_eq!(vectors.embedded_entries(&other).await.expect("counts"), 1);
+    assert_eq!(vectors.embedded_entries(&other, &model()).await.expect("counts"), 1);
 }
 
 /// Vectors of two models never meet.
@@ -177,7 +177,8 @@ pub async fn another_model_never_mixes(store: &dyn Store) {
     let stale = store_at(store, "made with the other model", &[0.0]).await;
     let search = RankSearch { semantic: Some(SemanticSearch { model: newer.clone(), vector: vector(0.0) }), ..by_meaning(0.0, 10) };
     assert!(ranking(vectors, search.clone(), Filter::default()).await.semantic.is_empty(), "vectors of another model are not stored");
-    assert_eq!(vectors.unembedded(0, 10).await.expect("a page").entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [stale]);
+    let waiting = vectors.unembedded(&newer, None, 10).await.expect("a page").entries;
+    assert_eq!(waiting.iter().map(|entry| entry.id).collect::<Vec<_>>(), [stale]);
     let right = Embedded { model: newer.clone(), ..embedded(at_angles(&[0.0])) };
     put(store, entry("made with this one"), &me(), Embedding::Now(right)).await;
     assert_eq!(vectors.use_model(&model()).await.expect("answers"), ModelUse::Other(newer));
@@ -194,12 +195,15 @@ pub async fn entries_wait_for_their_vectors_and_take_them_once(store: &dyn Store
     }
     store_at(store, "has its own", &[0.0]).await;
     let mut waiting = Vec::new();
-    let mut next = Some(0);
-    while let Some(after) = next {
-        let page = vectors.unembedded(after, 2).await.expect("a page");
+    let mut after = None;
+    loop {
+        let page = vectors.unembedded(&model(), after.as_ref(), 2).await.expect("a page");
         assert!(page.entries.len() <= 2);
-        next = page.next;
         waiting.extend(page.entries);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
     }
     assert_eq!(waiting.iter().map(|entry| entry.id).collect::<Vec<_>>(), ids);
     assert_eq!((waiting[0].text.as_str(), waiting[0].version, &waiting[0].owner), ("waits 0", 1, &me()));
@@ -213,7 +217,7 @@ pub async fn entries_wait_for_their_vectors_and_take_them_once(store: &dyn Store
     assert_eq!(vectors.add_embeddings(&me(), vec![late(ids[2])]).await.expect("nothing happens"), 0);
     assert_eq!(revision(store).await, before, "this is no change of the entry");
     assert_eq!(nearest(vectors, 30.0).await.len(), 4);
-    let left = vectors.unembedded(0, 10).await.expect("a page").entries;
+    let left = vectors.unembedded(&model(), None, 10).await.expect("a page").entries;
     assert_eq!(left.iter().map(|entry| entry.id).collect::<Vec<_>>(), [ids[0]]);
 }
 
@@ -229,4 +233,45 @@ pub async fn both_rankings_show_one_state(store: &dyn Store) {
     assert_eq!(found.semantic.iter().map(|found| found.id).collect::<Vec<_>>(), [id, wordless]);
     assert_eq!(found.revision, revision(store).await);
     assert!(!found.plan.is_empty());
+}
+
+/// Entry and vectors are of one state, whatever goes on.
+pub async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let id = store_at(store, "first", &[30.0]).await;
+    let updates = async {
+        for n in 0..100 {
+            let options = WriteOptions { embeddings: vec![at_angles(&[30.0, 60.0])], ..options(n) };
+            let update = update(id).text(&format!("text {n}")).0;
+            store.update_contexts(&me(), vec![update], true, options).await.expect("the update works");
+        }
+    };
+    let searches = async {
+        for _ in 0..100 {
+            let found = ranking(vectors, by_meaning(30.0, 10), Filter::default()).await.semantic;
+            assert!(found.len() == 1 && found[0].distance < 1e-3, "{found:?}");
+        }
+    };
+    futures::join!(updates, searches);
+    assert_eq!(vectors.embedded_entries(&me(), &model()).await.expect("counts"), 1);
+}
+
+/// The last of several updates in one batch counts, and an item that is refused does nothing.
+pub async fn the_vectors_of_a_batch_are_those_of_its_last_texts(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let (one, other) = (store_at(store, "one", &[0.0]).await, store_at(store, "other", &[10.0]).await);
+    let updates = vec![
+        update(one).text("a").0,
+        update(other + 999).text("unknown").0,
+        update(one).text("b").0,
+        update(other).tags(&["x"]).0,
+        update(one).tags(&["x"]).0,
+    ];
+    let embeddings = vec![at_angles(&[20.0, 25.0]), at_angles(&[21.0]), at_angles(&[80.0]), Embedding::Later, Embedding::Later];
+    let options = WriteOptions { embeddings, ..options(1) };
+    store.update_contexts(&me(), updates, false, options).await.expect("items stand alone");
+    let found = ranking(vectors, by_meaning(80.0, 10), Filter::default()).await.semantic;
+    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), [one, other]);
+    assert!(found[0].distance < 1e-3, "{found:?}");
+    assert_eq!(nearest(vectors, 10.0).await, [other, one]);
 }

@@ -1,0 +1,19 @@
+//! Vectors: `chunks` holds them, in the transaction that writes the entry.
+//!
+//! A set of many vectors has an HNSW index over their halfvec form, made beside the running writes. A search goes
+//! through it, and measures what it finds with the vectors themselves; where a filter leaves few entries it measures
+//! all of theirs instead. pgvector may be missing: then there is no table, and everything else works.
+
+mod index;
+mod pending;
+mod rank;
+mod search;
+mod store;
+mod tables;
+mod types;
+mod use_model;
+mod write;
+
+pub(crate) use tables::{Vectors, make as make_tables};
+pub(crate) use types::{Vector, VectorRef};
+pub(crate) use write::ToEmbed;

@@ -1,0 +1,85 @@
+//! The HNSW index of a set, made when the set has grown large. Until then measuring all vectors is as quick, and a write
+//! costs a fifth.
+
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Bool};
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+
+use crate::sql::{self, Bind, Fragment};
+
+/// Vectors from which on a set has an index.
+const INDEXED_FROM: i64 = 10_000;
+/// An index over halfvec has no more (pgvector's HNSW).
+pub(super) const MAX_DIMENSIONS: u32 = 4_000;
+/// What making an index may take, where the server's own setting is less: beyond it, it is made many times slower.
+const MEMORY: &str = "512MB";
+
+/// The name of a set's index, up to the set's number.
+pub(super) const PREFIX: &str = "context.chunks_near_";
+
+/// What the index is over, as searches must write it.
+pub(super) fn expression(dimensions: u32) -> String {
+    format!("embedding::halfvec({dimensions})")
+}
+
+#[derive(QueryableByName)]
+struct State {
+    #[diesel(sql_type = Bool)]
+    exists: bool,
+    #[diesel(sql_type = Bool)]
+    valid: bool,
+    #[diesel(sql_type = Bool)]
+    in_the_making: bool,
+    #[diesel(sql_type = BigInt)]
+    bytes: i64,
+    #[diesel(sql_type = Bool)]
+    has_memory: bool,
+}
+
+/// Makes the index of a set when it is large enough and has none. Writes and searches go on meanwhile.
+pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32) -> diesel::QueryResult<()> {
+    if dimensions > MAX_DIMENSIONS {
+        return Ok(());
+    }
+    let name = format!("{PREFIX}{set_id}");
+    let state = "SELECT to_regclass(?) IS NOT NULL AS exists, \
+                 coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i WHERE i.indexrelid = to_regclass(?)), false) AS valid, \
+                 EXISTS (SELECT 1 FROM pg_catalog.pg_stat_progress_create_index AS p WHERE p.datname = current_database() AND p.relid = 'context.chunks'::regclass) \
+                 AS in_the_making, pg_table_size('context.chunks') AS bytes, \
+                 pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory";
+    let binds = vec![Bind::text(name.as_str()), Bind::text(name.as_str()), Bind::text(MEMORY)];
+    let Some(State { exists, valid, in_the_making, bytes, has_memory }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
+    else {
+        return Ok(());
+    };
+    // A row has its vector and some numbers.
+    let vectors = bytes / (i64::from(dimensions) * 4 + 100);
+    if valid || in_the_making || vectors < INDEXED_FROM {
+        return Ok(());
+    }
+    if exists {
+        // Somebody was interrupted while making it.
+        conn.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).await?;
+    }
+    tracing::info!(set = set_id, vectors, "Making the index of the vectors");
+    let started = std::time::Instant::now();
+    // It takes minutes where a statement of a request takes milliseconds. The connection is closed afterwards.
+    conn.batch_execute("SET statement_timeout = 0").await?;
+    if !has_memory {
+        conn.batch_execute(&format!("SET maintenance_work_mem = '{MEMORY}'")).await?;
+    }
+    // One process: the memory that several share is small in many containers.
+    conn.batch_execute("SET max_parallel_maintenance_workers = 0").await?;
+    let unqualified = name.trim_start_matches("context.");
+    let made = conn
+        .batch_execute(&format!(
+            "CREATE INDEX CONCURRENTLY IF NOT EXISTS {unqualified} ON context.chunks \
+             USING hnsw (({}) halfvec_l2_ops) WHERE set_id = {set_id}",
+            expression(dimensions)
+        ))
+        .await;
+    conn.batch_execute("RESET statement_timeout; RESET maintenance_work_mem; RESET max_parallel_maintenance_workers").await?;
+    made?;
+    tracing::info!(set = set_id, seconds = started.elapsed().as_secs(), "The index of the vectors is made");
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Ranking by words, by meaning, or both, on one state of the database.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_model::{Filter, MetadataPath};
+use context_store::{FtsSearch, OwnerId, Page, RankSearch, RankedByWords, Ranking, SemanticSearch};
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Bool, Double, Nullable};
+use diesel_async::AsyncPgConnection;
+
+use super::index;
+use super::search::{Search, SetState};
+use crate::failure::Failure;
+use crate::fts::Language;
+use crate::read::{Reading, begin, commit, revision};
+use crate::read_entries::ranked;
+use crate::sql::{self, Bind, Fragment};
+
+/// A ranking to make. It gives nothing when the database does not keep vectors of the search's model.
+pub(super) struct Rank {
+    pub search: RankSearch,
+    pub filter: Filter,
+    pub indexed: Arc<[MetadataPath]>,
+    pub language: Arc<Language>,
+    pub statement_timeout: Duration,
+}
+
+#[derive(QueryableByName)]
+struct State {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    set_id: Option<i64>,
+    #[diesel(sql_type = BigInt)]
+    chunks: i64,
+    #[diesel(sql_type = Bool)]
+    indexed: bool,
+    #[diesel(sql_type = BigInt)]
+    revision: i64,
+    #[diesel(sql_type = BigInt)]
+    entries: i64,
+}
+
+impl Reading for Rank {
+    type Outcome = Option<Ranking>;
+
+    fn empty(&self) -> Self::Outcome {
+        Some(Ranking::default())
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        begin(conn, self.statement_timeout).await?;
+        let mut ranking = Ranking::default();
+        let by_meaning = match &self.search.semantic {
+            None => {
+                ranking.revision = revision(conn, owner).await?.unwrap_or(0);
+                None
+            }
+            Some(semantic) => {
+                let state = state(conn, owner, semantic).await?;
+                ranking.revision = state.revision;
+                let State { set_id: Some(id), chunks, indexed, revision: _, entries } = state else {
+                    commit(conn).await?;
+                    return Ok(Some((state.revision, None)));
+                };
+                let dimensions = semantic.model.dimensions;
+                Some((semantic, SetState { id, dimensions, chunks, entries, indexed }))
+            }
+        };
+        // By words first: the other search changes settings of the transaction.
+        if let Some(words) = &self.search.fts {
+            self.by_words(conn, owner, words, &mut ranking).await?;
+        }
+        if let Some((semantic, set)) = by_meaning {
+            let search = Search {
+                owner,
+                set,
+                vector: &semantic.vector,
+                filter: &self.filter,
+                indexed: &self.indexed,
+                depth: self.search.depth,
+                explain: self.search.explain,
+            };
+            let found = search.run(conn).await?;
+            ranking.semantic = found.hits;
+            ranking.plan.splice(0..0, found.notes);
+        }
+        commit(conn).await?;
+        Ok(Some((ranking.revision, Some(ranking))))
+    }
+}
+
+/// What a search must know of the owner and of the vectors.
+async fn state(conn: &mut AsyncPgConnection, owner: &OwnerId, semantic: &SemanticSearch) -> Result<State, Failure> {
+    let select = "SELECT s.set_id, coalesce((SELECT c.reltuples FROM pg_catalog.pg_class AS c WHERE c.oid = \
+                  to_regclass('context.chunks')), 0)::bigint AS chunks, coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i \
+                  WHERE i.indexrelid = to_regclass(? || s.set_id)), false) AS indexed, \
+                  coalesce((SELECT o.revision FROM context.owners AS o WHERE o.owner_id = ?), 0) AS revision, \
+                  coalesce((SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?), 0) AS entries \
+                  FROM (SELECT (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ? AND state <> 'building') \
+                  AS set_id) AS s";
+    let owner = || Bind::text(owner.as_str());
+    let model = &semantic.model;
+    let binds = vec![Bind::text(index::PREFIX), owner(), owner(), Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
+    let rows: Vec<State> = sql::query(conn, Fragment::prepared(select, binds)).await?;
+    Ok(rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?)
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    matches: i64,
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Double)]
+    score: f64,
+}
+
+impl Rank {
+    async fn by_words(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+        words: &FtsSearch,
+        ranking: &mut Ranking,
+    ) -> Result<(), Failure> {
+        let page = Page { limit: self.search.depth, offset: 0 };
+        let statement = |query| {
+            let mut statement = ranked(words, query, &self.filter, owner.as_str(), page, &self.indexed, &self.language);
+            statement
+                .push(" SELECT (SELECT count(*) FROM matched) AS matches, p.id, p.score FROM page AS p ORDER BY p.score DESC, p.id DESC");
+            statement
+        };
+        let mut query = &words.query.query;
+        let mut rows: Vec<Row> = sql::query(conn, statement(query)).await?;
+        if let (true, Some(fallback)) = (rows.is_empty(), &words.query.fallback) {
+            query = fallback;
+            rows = sql::query(conn, statement(query)).await?;
+        }
+        if self.search.explain {
+            ranking.plan.extend(sql::explain(conn, &statement(query)).await?);
+        }
+        let cap = words.ranking_cap;
+        ranking.capped_at = rows.first().filter(|row| row.matches > i64::from(cap)).map(|_| cap);
+        ranking.fts = rows.into_iter().map(|row| RankedByWords { id: row.id, score: row.score }).collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! The vectors of [`PostgresStore`].
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use context_model::{Error, Filter, Reason, Timestamp};
+use context_store::{
+    EmbeddingModel, LateEmbedding, ModelUse, OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError, UnembeddedPage, VectorStore,
+    WriteOptions,
+};
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
+use diesel_async::AsyncPgConnection;
+
+use super::pending::{Add, Claim, of_place};
+use super::rank::Rank;
+use super::use_model::{Once, UseModel};
+use super::{index, use_model};
+use crate::failure::Failure;
+use crate::read::Reading;
+use crate::sql::{self, Bind, Fragment};
+use crate::store::PostgresStore;
+use crate::transaction::Writing;
+
+impl PostgresStore {
+    /// Work that changes neither entries nor revisions.
+    async fn aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
+        let options = WriteOptions { now: Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
+        Ok(self.write(owner, options, work).await?.outcome)
+    }
+}
+
+#[async_trait]
+impl VectorStore for PostgresStore {
+    async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
+        let Once(outcome) = self.aside(&OwnerId::default(), UseModel(model.clone())).await?;
+        if !matches!(outcome, ModelUse::Impossible(_)) {
+            self.inner.vectors.found();
+        }
+        Ok(outcome)
+    }
+
+    async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
+        self.read(owner, Read::default(), Count(model.clone())).await
+    }
+
+    async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {
+        let claim = Claim { model: model.clone(), after: of_place(after), limit, holder: self.inner.vectors.holder.clone() };
+        let Once(page) = self.aside(&OwnerId::default(), claim).await?;
+        Ok(page)
+    }
+
+    async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
+        self.aside(owner, Add(embeddings)).await
+    }
+
+    async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking> {
+        if search.semantic.is_some() && !self.inner.vectors.are_there() {
+            return Err(no_such_vectors());
+        }
+        let (indexed, language) = (Arc::clone(&self.inner.indexed), Arc::clone(&self.inner.language));
+        let rank = Rank { search, filter, indexed, language, statement_timeout: self.inner.statement_timeout };
+        self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)
+    }
+
+    async fn maintain(&self) -> Result<()> {
+        let mut lease = self.inner.pool.get().await?;
+        let conn = lease.conn();
+        let kept = async {
+            let now = "DELETE FROM context.embedding_claims WHERE until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+            sql::execute(conn, Fragment::prepared(now, Vec::new())).await?;
+            if let Some((set_id, model)) = use_model::current(conn).await? {
+                index::keep(conn, set_id, model.dimensions).await?;
+            }
+            Ok::<(), Failure>(())
+        };
+        let kept = kept.await;
+        // Making an index changed settings of the session.
+        lease.discard();
+        Ok(kept?)
+    }
+}
+
+fn no_such_vectors() -> StoreError {
+    Error::new(Reason::FeatureUnavailable, "the database holds no vectors of this embedding model").into()
+}
+
+/// Counts the owner's entries that have vectors.
+struct Count(EmbeddingModel);
+
+impl Reading for Count {
+    type Outcome = i64;
+
+    fn empty(&self) -> i64 {
+        0
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> std::result::Result<Option<(i64, i64)>, Failure> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = BigInt)]
+            count: i64,
+        }
+        let Self(model) = self;
+        let count = "SELECT count(*) AS count FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
+                     (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
+        let binds = vec![Bind::text(owner.as_str()), Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
+        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(count, binds)).await?;
+        Ok(Some((0, rows.first().map_or(0, |row| row.count))))
+    }
+}

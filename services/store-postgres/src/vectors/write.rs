@@ -1,0 +1,109 @@
+//! An entry's chunks, inside the transaction that writes the entry.
+
+use std::collections::BTreeMap;
+
+use context_store::{Embedded, EmbeddedChunk, Embedding, EmbeddingModel, OwnerId};
+use diesel_async::AsyncPgConnection;
+
+use super::VectorRef;
+use crate::failure::Failure;
+use crate::sql::{self, Bind, Fragment};
+
+/// Chunks written with one statement.
+const CHUNKS_AT_ONCE: usize = 1_000;
+
+/// What a transaction does to vectors, done together at its end.
+#[derive(Debug, Default)]
+pub(crate) struct ToEmbed<'v> {
+    /// The vectors of each entry, the last ones if it is written more than once.
+    entries: BTreeMap<i64, Option<&'v Embedded>>,
+    /// Entries that may have vectors of another text.
+    stale: Vec<i64>,
+}
+
+impl<'v> ToEmbed<'v> {
+    /// An entry that has no vectors yet.
+    pub fn add(&mut self, id: i64, embedding: Option<&'v Embedding>) {
+        let embedded = match embedding {
+            Some(Embedding::Now(embedded)) if fits(embedded) => Some(embedded),
+            Some(Embedding::Now(_) | Embedding::Later) | None => None,
+        };
+        self.entries.insert(id, embedded);
+    }
+
+    /// Vectors for an entry that waited for them; says whether they can be stored.
+    pub fn add_late(&mut self, id: i64, embedded: &'v Embedded) -> bool {
+        let fits = fits(embedded);
+        self.entries.insert(id, Some(embedded).filter(|_| fits));
+        fits
+    }
+
+    /// An entry whose text changed: vectors of the text before go.
+    pub fn replace(&mut self, id: i64, embedding: Option<&'v Embedding>) {
+        self.stale.push(id);
+        self.add(id, embedding);
+    }
+
+    /// Entries that went.
+    pub fn remove(&mut self, ids: impl IntoIterator<Item = i64>) {
+        self.stale.extend(ids);
+    }
+
+    /// Writes it.
+    pub async fn write(&mut self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<(), Failure> {
+        let stale = std::mem::take(&mut self.stale);
+        if !stale.is_empty() {
+            let delete = "DELETE FROM context.chunks WHERE owner_id = ? AND id = ANY(?)";
+            sql::execute(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), Bind::ints(stale)])).await?;
+        }
+        let entries = std::mem::take(&mut self.entries);
+        let mut of_model: Vec<(&EmbeddingModel, Vec<Row<'_>>)> = Vec::new();
+        for (id, embedded) in entries {
+            let Some(Embedded { model, chunks }) = embedded else { continue };
+            let rows = (0i64..).zip(chunks).map(|(position, chunk)| Row { id, position, chunk });
+            match of_model.iter_mut().find(|(other, _)| *other == model) {
+                Some((_, all)) => all.extend(rows),
+                None => of_model.push((model, rows.collect())),
+            }
+        }
+        for (model, rows) in of_model {
+            for rows in rows.chunks(CHUNKS_AT_ONCE) {
+                insert(conn, owner, model, rows).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Row<'v> {
+    id: i64,
+    position: i64,
+    chunk: &'v EmbeddedChunk,
+}
+
+/// Whether all the vectors are of the model's length; others are never stored.
+fn fits(embedded: &Embedded) -> bool {
+    let Embedded { model, chunks } = embedded;
+    !chunks.is_empty() && chunks.iter().all(|chunk| u32::try_from(chunk.vector.len()) == Ok(model.dimensions))
+}
+
+/// Inserts chunks when the database keeps vectors of the model; otherwise the entries wait for others.
+async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, model: &EmbeddingModel, rows: &[Row<'_>]) -> Result<(), Failure> {
+    let insert = "INSERT INTO context.chunks (owner_id, id, set_id, position, start_char, end_char, embedding) \
+                  SELECT ?, c.id, s.set_id, c.position, c.start_char, c.end_char, c.embedding \
+                  FROM context.embedding_sets AS s CROSS JOIN unnest(?, ?, ?, ?, ?) AS c(id, position, start_char, end_char, embedding) \
+                  WHERE s.model = ? AND s.dimensions = ?";
+    let binds = vec![
+        Bind::text(owner.as_str()),
+        Bind::ints(rows.iter().map(|row| row.id)),
+        Bind::ints(rows.iter().map(|row| row.position)),
+        Bind::ints(rows.iter().map(|row| i64::from(row.chunk.start))),
+        Bind::ints(rows.iter().map(|row| i64::from(row.chunk.end))),
+        Bind::Vectors(rows.iter().map(|row| VectorRef(&row.chunk.vector)).collect()),
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+    ];
+    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! Vectors as PostgreSQL keeps them: the ways of a search, the index, several services, and no pgvector.
+
+use std::collections::HashSet;
+
+use context_model::{Filter, NewEntry, Source, Tags, ThreadId, Timestamp};
+use context_store::{
+    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, OwnerId, RankSearch, Ranking, Read, SemanticSearch, Store,
+    VectorStore, WriteOptions,
+};
+use context_store_postgres::PostgresStore;
+use context_test_postgres::{Client, TestDatabase};
+
+use super::arrange::{config, database, store};
+
+const DIMENSIONS: usize = 96;
+/// Entries of the large owner; beyond what a set has without an index.
+const ENTRIES: usize = 20_000;
+/// Entries of the small owner, among the same vectors.
+const FEW: usize = 300;
+const QUERIES: usize = 40;
+const WANTED: usize = 10;
+/// What searches of ten results rank.
+const DEPTH: u32 = 64;
+
+fn model() -> EmbeddingModel {
+    EmbeddingModel { identity: "test@1".to_owned(), dimensions: DIMENSIONS as u32 }
+}
+
+fn options(embeddings: Vec<Embedding>) -> WriteOptions {
+    WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings }
+}
+
+fn entry(text: &str) -> NewEntry {
+    let thread_id = ThreadId::from_stored("t".to_owned());
+    NewEntry { thread_id, source: Source::User, text: text.to_owned(), images: None, metadata: None, tags: None }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f32 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+    }
+
+    /// About normally distributed.
+    fn normal(&mut self) -> f32 {
+        (0..4).map(|_| self.next()).sum::<f32>() * 0.866
+    }
+}
+
+/// Vectors in clusters of unequal sizes that lie in few of the directions, as those of texts do.
+fn clustered(count: usize, random: &mut Random) -> Vec<Vec<f32>> {
+    let spread: Vec<f32> = (0..DIMENSIONS).map(|axis| 1.0 / (1.0 + axis as f32 / 12.0)).collect();
+    let point = |random: &mut Random| spread.iter().map(|spread| spread * random.normal()).collect::<Vec<f32>>();
+    let centres: Vec<Vec<f32>> = (0..150).map(|_| point(random)).collect();
+    let vector = |_| {
+        let (a, b) = (random.next().abs(), random.next().abs());
+        let centre = &centres[((a * b * 150.0) as usize).min(149)];
+        let mut vector: Vec<f32> = centre.iter().zip(point(random)).map(|(centre, own)| centre + 0.6 * own).collect();
+        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+        vector.iter_mut().for_each(|value| *value /= length);
+        vector
+    };
+    (0..count).map(vector).collect()
+}
+
+fn squared(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
+}
+
+/// How many entries of the large owner a tag leaves: every so-manieth has it.
+const SHARES: [(&str, usize); 5] = [("half", 2), ("third", 3), ("tenth", 10), ("hundredth", 100), ("thousandth", 1000)];
+
+/// Two owners' entries with their vectors, and the index of the set.
+async fn many() -> Option<(TestDatabase, PostgresStore, Vec<Vec<f32>>)> {
+    let database = database().await?;
+    let store = store(&database).await;
+    assert_eq!(store.use_model(&model()).await.expect("the model is taken"), ModelUse::Ready);
+    let vectors = clustered(ENTRIES + FEW, &mut Random(11));
+    let client = database.connect().await;
+    fill(&client, "default", &vectors[..ENTRIES]).await;
+    fill(&client, "few", &vectors[ENTRIES..]).await;
+    store.maintain().await.expect("the index is made");
+    client.batch_execute("ANALYZE context.entries; ANALYZE context.chunks").await.expect("analyzed");
+    Some((database, store, vectors))
+}
+
+async fn fill(client: &Client, owner: &str, vectors: &[Vec<f32>]) {
+    let count = vectors.len() as i64;
+    let owner_row = "INSERT INTO context.owners VALUES ($1, 1, $2, $2, 0, 0, 0, 1)";
+    client.execute(owner_row, &[&owner, &count]).await.expect("the owner is made");
+    let tags: String =
+        SHARES.iter().map(|(tag, every)| format!(" || CASE WHEN i % {every} = 0 THEN ARRAY['{tag}'] ELSE ARRAY[]::text[] END")).collect();
+    let entries = format!(
+        "INSERT INTO context.entries SELECT $1, i, 't' || i % 50, 'user', 0, 1, i, i, ARRAY[]::text[]{tags}, '', '{{}}', '{{}}', '', \
+         false, 'text' FROM generate_series(1, $2::bigint) AS i"
+    );
+    client.execute(&entries, &[&owner, &count]).await.expect("the entries are made");
+    for (part, first) in vectors.chunks(2_000).zip((0i64..).step_by(2_000)) {
+        let texts: Vec<String> = part.iter().map(|vector| format!("{vector:?}")).collect();
+        let chunks = "INSERT INTO context.chunks SELECT $1, $2 + v.place, 1, 0, 0, 4, v.text::vector \
+                      FROM unnest($3::text[]) WITH ORDINALITY AS v(text, place)";
+        client.execute(chunks, &[&owner, &first, &texts]).await.expect("the vectors are made");
+    }
+}
+
+async fn search(store: &PostgresStore, owner: &str, vector: &[f32], filter: Filter, explain: bool) -> Ranking {
+    let semantic = Some(SemanticSearch { model: model(), vector: vector.to_vec() });
+    let search = RankSearch { fts: None, semantic, depth: DEPTH, explain };
+    store.rank(&OwnerId::new(owner), search, filter, Read::default()).await.expect("the search works")
+}
+
+fn tagged(tag: &str) -> Filter {
+    Filter { tags: Some(Tags::from_normalised(vec![tag.to_owned()])), ..Filter::default() }
+}
+
+/// The share of the nearest that are found.
+async fn recall(store: &PostgresStore, owner: &str, vectors: &[Vec<f32>], filter: &Filter, every: usize) -> f64 {
+    let (mut found, mut all) = (0, 0);
+    for query in clustered(QUERIES, &mut Random(11)).iter().zip(clustered(QUERIES, &mut Random(5))).map(|(a, b)| {
+        // Between two of the kind.
+        let mut vector: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + 0.3 * b).collect();
+        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+        vector.iter_mut().for_each(|value| *value /= length);
+        vector
+    }) {
+        let mut exact: Vec<(f32, i64)> = vectors
+            .iter()
+            .zip(1i64..)
+            .filter(|(_, id)| *id % every as i64 == 0)
+            .map(|(vector, id)| (squared(vector, &query), id))
+            .collect();
+        exact.sort_by(|a, b| a.0.total_cmp(&b.0));
+        exact.truncate(WANTED);
+        let ranking = search(store, owner, &query, filter.clone(), false).await.semantic;
+        assert!(ranking.is_sorted_by(|a, b| a.distance < b.distance || (a.distance == b.distance && a.id > b.id)));
+        let nearest: HashSet<i64> = ranking.iter().take(WANTED).map(|found| found.id).collect();
+        assert_eq!(nearest.len(), WANTED.min(exact.len()), "{owner} {filter:?}");
+        for (squared, id) in &exact {
+            let Some(hit) = ranking.iter().find(|hit| hit.id == *id) else { continue };
+            assert!((hit.distance - f64::from(squared.sqrt())).abs() < 1e-4, "distances are those of the vectors themselves");
+        }
+        found += exact.iter().filter(|(_, id)| nearest.contains(id)).count();
+        all += exact.len();
+    }
+    found as f64 / all as f64
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_nearest_are_found_whatever_share_of_the_entries_a_filter_leaves() {
+    let Some((_database, store, vectors)) = many().await else { return };
+    let (large, few) = vectors.split_at(ENTRIES);
+    let mut found = vec![("everything", recall(&store, "default", large, &Filter::default(), 1).await)];
+    for (tag, every) in SHARES {
+        found.push((tag, recall(&store, "default", large, &tagged(tag), every).await));
+    }
+    found.push(("an owner of few", recall(&store, "few", few, &Filter::default(), 1).await));
+    found.push(("a tenth of few", recall(&store, "few", few, &tagged("tenth"), 10).await));
+    eprintln!("recall@10: {found:?}");
+    assert!(found.iter().all(|(_, recall)| *recall >= 0.97), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_index_answers_what_is_frequent_and_what_is_rare_is_measured() {
+    let Some((_database, store, vectors)) = many().await else { return };
+    let in_thread = Filter { thread_id: Some(ThreadId::from_stored("t7".to_owned())), ..Filter::default() };
+    for (owner, filter, by_index) in [
+        ("default", Filter::default(), true),
+        ("default", tagged("half"), true),
+        ("default", tagged("third"), true),
+        ("default", tagged("hundredth"), false),
+        ("default", tagged("thousandth"), false),
+        ("default", in_thread, false),
+        ("few", Filter::default(), false),
+        ("few", tagged("half"), false),
+    ] {
+        let found = search(&store, owner, &vectors[3], filter.clone(), true).await;
+        let plan = found.plan.join("\n");
+        assert_eq!(plan.contains("Index Scan using chunks_near_1"), by_index, "{owner} {filter:?}:\n{plan}");
+        // Nothing may read the vectors of everybody.
+        assert!(!plan.contains("Seq Scan on chunks") || owner == "default", "{owner} {filter:?}:\n{plan}");
+        assert!(!found.semantic.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_was_interrupted_is_made_again() {
+    let Some((database, store, vectors)) = many().await else { return };
+    let client = database.connect().await;
+    // What is left when the making of it is killed.
+    let broken = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'context.chunks_near_1'::regclass";
+    client.batch_execute(broken).await.expect("the tests' role may");
+    let found = search(&store, "default", &vectors[3], Filter::default(), true).await;
+    assert!(!found.plan.join("\n").contains("chunks_near_1"), "{:?}", found.plan);
+    store.maintain().await.expect("the index is made");
+    let found = search(&store, "default", &vectors[3], Filter::default(), true).await;
+    assert!(found.plan.join("\n").contains("chunks_near_1"), "{:?}", found.plan);
+    assert_eq!(found.semantic[0].id, 4);
+}
+
+fn embedding(axis: usize) -> Embedded {
+    let mut vector = vec![0.0; DIMENSIONS];
+    vector[axis] = 1.0;
+    Embedded { model: model(), chunks: vec![EmbeddedChunk { start: 0, end: 1, vector }] }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind() {
+    let Some(database) = database().await else { return };
+    let services = [store(&database).await, store(&database).await];
+    let mut expected = Vec::new();
+    for service in &services {
+        service.use_model(&model()).await.expect("the model is taken");
+    }
+    for owner in ["one", "two words"] {
+        let entries = (0..30).map(|n| entry(&format!("text {n}"))).collect();
+        services[0].store_contexts(&OwnerId::new(owner), entries, true, options(Vec::new())).await.expect("stored");
+        expected.extend((1..=30).map(|id| (owner.to_owned(), id)));
+    }
+    let all = async |service: &PostgresStore| {
+        let (mut got, mut after) = (Vec::new(), None);
+        loop {
+            let page = service.unembedded(&model(), after.as_ref(), 7).await.expect("a page");
+            got.extend(page.entries);
+            after = page.next;
+            if after.is_none() {
+                return got;
+            }
+        }
+    };
+    let (first, second) = tokio::join!(all(&services[0]), all(&services[1]));
+    let of = |entries: &[context_store::Unembedded]| -> Vec<(String, i64)> {
+        entries.iter().map(|entry| (entry.owner.as_str().to_owned(), entry.id)).collect()
+    };
+    let mut both = [of(&first), of(&second)].concat();
+    both.sort();
+    assert_eq!(both, expected, "each is one service's");
+    assert_eq!(of(&all(&services[0]).await), of(&first), "asked again, a service finds its own");
+
+    // The first embeds its share; the second has died, and its time runs out.
+    for entry in &first {
+        let late = LateEmbedding { id: entry.id, version: entry.version, embedded: embedding(entry.id as usize) };
+        assert_eq!(services[0].add_embeddings(&entry.owner, vec![late]).await.expect("added"), 1);
+    }
+    assert!(all(&services[0]).await.is_empty());
+    let client = database.connect().await;
+    client.batch_execute("UPDATE context.embedding_claims SET until = 0").await.expect("time passes");
+    assert_eq!(of(&all(&services[0]).await), of(&second));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_pgvector_everything_else_works_until_it_comes() {
+    let Some(database) = TestDatabase::empty().await else { return };
+    let client = database.connect().await;
+    let name = database.url().rsplit('/').next().expect("a name").to_owned();
+    let role = format!("{name}_role");
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE {role} LOGIN; CREATE SCHEMA context AUTHORIZATION {role}; REVOKE CREATE ON DATABASE {name} FROM PUBLIC"
+        ))
+        .await
+        .expect("a role that may not create extensions");
+    let url = database.url().replacen("postgres@", &format!("{role}@"), 1);
+    let store = PostgresStore::open(config(&url)).await.expect("it opens");
+    let ModelUse::Impossible(reason) = store.use_model(&model()).await.expect("answers") else { panic!("there is no pgvector") };
+    assert!(reason.contains("CREATE EXTENSION vector"), "{reason}");
+    let given = vec![Embedding::Now(embedding(0))];
+    store.store_contexts(&OwnerId::default(), vec![entry("early")], true, options(given)).await.expect("stored");
+    client.batch_execute("CREATE EXTENSION vector").await.expect("created");
+    assert_eq!(store.use_model(&model()).await.expect("answers"), ModelUse::Ready);
+    let waiting = store.unembedded(&model(), None, 10).await.expect("a page").entries;
+    assert_eq!(waiting.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>(), ["early"]);
+    store
+        .store_contexts(&OwnerId::default(), vec![entry("late")], true, options(vec![Embedding::Now(embedding(1))]))
+        .await
+        .expect("stored");
+    assert_eq!(store.embedded_entries(&OwnerId::default(), &model()).await.expect("counted"), 1);
+    store.close().await;
+    client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("gone");
+}
