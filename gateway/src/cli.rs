@@ -2,11 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backend::Target;
 use crate::catalogue::ToolSet;
+use crate::handler::Credentials;
+use crate::http::Guarded;
+use crate::key_file::KeyFile;
 use crate::local::LocalService;
 
 /// MCP gateway of the context service: turns each tool call into one gRPC request.
@@ -141,28 +145,23 @@ pub struct StdioArgs {
     /// Where the service is.
     #[command(flatten)]
     pub backend: BackendArgs,
-    /// API key with which this gateway calls the service
+    /// API key or token with which this gateway calls the service
     #[arg(long, env = "CONTEXT_API_KEY", default_value = "", hide_default_value = true, hide_env_values = true, value_parser = expanded)]
     pub api_key: String,
-    /// File that holds the API key, instead of the setting above
+    /// File that holds the API key or token, instead of the setting above; it is read again when it changes
     #[arg(long, env = "CONTEXT_API_KEY_FILE", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub api_key_file: String,
 }
 
 impl StdioArgs {
-    /// The key, from its setting or its file; "" without one.
+    /// The key, from its setting or its file.
     ///
     /// # Errors
-    /// A sentence when both are given, or the file cannot be read.
-    pub fn key(&self) -> Result<String, String> {
+    /// A sentence when both are given, the file cannot be read, or the key is none.
+    pub fn credentials(&self) -> Result<Credentials, String> {
         match (self.api_key.trim(), self.api_key_file.as_str()) {
-            (key, "") => Ok(key.to_owned()),
-            ("", file) => {
-                let path = context_model::local::expand_home(file);
-                let key = std::fs::read_to_string(&path)
-                    .map_err(|error| format!("CONTEXT_API_KEY_FILE is {file}, which cannot be read: {error}"))?;
-                Ok(key.trim().to_owned())
-            }
+            (key, "") => Credentials::own(Some(key)),
+            ("", file) => Ok(Credentials::File(Arc::new(KeyFile::open(&context_model::local::expand_home(file))?))),
             (_, _) => Err("CONTEXT_API_KEY and CONTEXT_API_KEY_FILE are both set; set one of them".to_owned()),
         }
     }
@@ -189,12 +188,26 @@ pub struct HttpArgs {
     /// How the service authenticates callers: off, keys or oidc. With `off` only loopback addresses are served
     #[arg(long, env = "AUTH", default_value = "off", value_parser = authentication)]
     pub auth: String,
+    /// With AUTH=oidc: the issuer of tokens, to which clients without one are sent
+    #[arg(long, env = "OIDC_ISSUER", default_value = "", hide_default_value = true, value_parser = expanded)]
+    pub oidc_issuer: String,
+    /// What the issuer's scopes for the service begin with, as it is set there
+    #[arg(long, env = "OIDC_SCOPE_PREFIX", default_value = "", hide_default_value = true, value_parser = expanded)]
+    pub oidc_scope_prefix: String,
     /// Listen on other than loopback addresses although nobody is authenticated
     #[arg(long, env = "CONTEXT_INSECURE", default_value = "false", value_parser = switch, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub insecure: bool,
 }
 
 impl HttpArgs {
+    /// What is guarded, and who gives tokens for it; `None` while nobody is authenticated.
+    #[must_use]
+    pub fn guarded(&self, listen: SocketAddr) -> Option<Guarded> {
+        let resource = if self.public_url.is_empty() { format!("http://{listen}/mcp") } else { self.public_url.clone() };
+        let issuer = (self.auth == "oidc").then(|| self.oidc_issuer.clone());
+        (self.auth != "off").then(|| Guarded { resource, issuer, scope_prefix: self.oidc_scope_prefix.clone() })
+    }
+
     /// Checks that nobody gets in who should not.
     ///
     /// # Errors
@@ -205,6 +218,9 @@ impl HttpArgs {
                 "{} can be reached from other machines and AUTH is off; set AUTH=keys, listen on 127.0.0.1, or pass --insecure",
                 self.listen
             ));
+        }
+        if self.auth == "oidc" && self.oidc_issuer.is_empty() {
+            return Err("AUTH is oidc, which needs OIDC_ISSUER: clients learn from it where to get a token".to_owned());
         }
         if !self.public_url.is_empty() {
             let url = self.public_url.parse::<http::Uri>();
@@ -388,6 +404,8 @@ mod tests {
         assert!(http(&["--listen", "0.0.0.0:1"]).unwrap_err().contains("--insecure"));
         assert!(http(&["--listen", "0.0.0.0:1", "--insecure"]).is_ok());
         assert!(http(&["--listen", "0.0.0.0:1", "--auth", "keys"]).is_ok());
+        assert!(http(&["--auth", "oidc"]).unwrap_err().contains("OIDC_ISSUER"));
+        assert!(http(&["--auth", "oidc", "--oidc-issuer", "https://accounts.example"]).is_ok());
     }
 
     #[test]

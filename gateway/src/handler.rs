@@ -19,6 +19,7 @@ use crate::backend::Backend;
 use crate::call::{Call, Operation, too_late};
 use crate::catalogue::{Catalogue, ToolSet};
 use crate::features::Features;
+use crate::key_file::{self, KeyFile};
 use crate::limits::MAX_CALLS;
 use crate::{lenient, prompts, reply, resources};
 use context_model::nearest;
@@ -31,6 +32,8 @@ const LISTING_TTL_MS: u64 = 300_000;
 pub enum Credentials {
     /// The gateway's own key, or none: on stdio, where the client started the gateway.
     Own(Option<AsciiMetadataValue>),
+    /// The same, from a file that may change.
+    File(Arc<KeyFile>),
     /// What the caller sent in its `Authorization` header: on HTTP, where callers differ.
     Callers,
 }
@@ -41,11 +44,7 @@ impl Credentials {
     /// # Errors
     /// When the key holds characters that cannot stand in a header.
     pub fn own(key: Option<&str>) -> Result<Self, String> {
-        let Some(key) = key.map(str::trim).filter(|key| !key.is_empty()) else { return Ok(Self::Own(None)) };
-        let mut value: AsciiMetadataValue =
-            format!("Bearer {key}").parse().map_err(|_| "the API key holds characters that cannot be sent in a header".to_owned())?;
-        value.set_sensitive(true);
-        Ok(Self::Own(Some(value)))
+        Ok(Self::Own(key_file::bearer(key.unwrap_or_default())?))
     }
 }
 
@@ -99,6 +98,7 @@ impl Gateway {
         let mut metadata = MetadataMap::new();
         let authorization = match &self.credentials {
             Credentials::Own(key) => key.clone(),
+            Credentials::File(file) => file.current(),
             Credentials::Callers => context
                 .extensions
                 .get::<Parts>()

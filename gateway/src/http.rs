@@ -32,10 +32,21 @@ pub struct HttpConfig {
     /// Browser origins that may call, besides this server's own loopback origins; `scheme://host:port`, `:*` for any
     /// port.
     pub allowed_origins: Vec<String>,
-    /// The URL of `/mcp` as clients know it, when every request needs a valid key; `None` while nobody is authenticated.
-    pub guarded_as: Option<String>,
+    /// What is guarded, when every request needs a valid key or token; `None` while nobody is authenticated.
+    pub guarded_as: Option<Guarded>,
     /// The largest request body, in bytes.
     pub max_message_bytes: usize,
+}
+
+/// What needs a key or token, as clients know it.
+#[derive(Debug, Clone)]
+pub struct Guarded {
+    /// The URL of `/mcp`.
+    pub resource: String,
+    /// Who gives tokens; `None` when there are only keys.
+    pub issuer: Option<String>,
+    /// What the issuer's names of our scopes begin with.
+    pub scope_prefix: String,
 }
 
 impl HttpConfig {
@@ -79,8 +90,8 @@ pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, stop: CancellationToken) 
         .route_service("/mcp", service.clone())
         .route_service("/mcp/", service)
         .layer(from_fn_with_state(admission, edge::admit));
-    if let Some(resource) = &config.guarded_as {
-        let guard = auth::Guard::new(gateway.clone(), resource);
+    if let Some(guarded) = &config.guarded_as {
+        let guard = auth::Guard::new(gateway.clone(), guarded.clone());
         let metadata = guard.metadata();
         routes = routes.layer(from_fn_with_state(guard, auth::admit));
         for path in auth::METADATA_PATHS {

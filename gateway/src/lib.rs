@@ -21,6 +21,7 @@ pub mod features;
 pub mod handler;
 pub mod http;
 pub mod install;
+pub mod key_file;
 pub mod lenient;
 pub mod limits;
 pub mod local;

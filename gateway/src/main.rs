@@ -49,7 +49,7 @@ fn serve_stdio(args: &StdioArgs) -> Outcome {
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let stop = stop_on_signals()?;
-        let gateway = gateway(&args.backend, Credentials::own(Some(&args.key()?))?)?;
+        let gateway = gateway(&args.backend, args.credentials()?)?;
         stdio::serve(gateway, args.backend.max_message_bytes(), stop).await?;
         Ok(())
     });
@@ -73,10 +73,7 @@ fn serve_http(args: &HttpArgs) -> Outcome {
             listen,
             allowed_hosts: given(&args.allowed_hosts),
             allowed_origins: given(&args.allowed_origins),
-            guarded_as: (args.auth != "off").then(|| match args.public_url.as_str() {
-                "" => format!("http://{listen}/mcp"),
-                url => url.to_owned(),
-            }),
+            guarded_as: args.guarded(listen),
             max_message_bytes: args.backend.max_message_bytes(),
         };
         eprintln!("context-gateway listens on http://{listen}/mcp (service: {})", gateway.backend());

@@ -18,6 +18,7 @@ use tonic::metadata::AsciiMetadataValue;
 
 use crate::call::Operation;
 use crate::handler::Gateway;
+use crate::http::Guarded;
 
 /// The documented sentence.
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
@@ -27,6 +28,9 @@ const FRESH: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Answers that are remembered.
 const MAX_KNOWN: usize = 10_000;
+
+/// The scopes that tools need.
+const SCOPES: [Scope; 3] = [Scope::Read, Scope::Write, Scope::Delete];
 
 /// Where the metadata is, at the root and with the path of what it is about (RFC 9728, section 3.1).
 pub const METADATA_PATHS: [&str; 2] = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
@@ -39,8 +43,7 @@ pub struct CallerScopes(Arc<Vec<Scope>>);
 #[derive(Clone)]
 pub struct Guard {
     gateway: Arc<Gateway>,
-    /// The URL of `/mcp` as clients know it.
-    resource: Arc<str>,
+    guarded: Arc<Guarded>,
     known: Arc<Mutex<Known>>,
 }
 
@@ -56,26 +59,37 @@ enum Verdict {
 }
 
 impl Guard {
-    /// A guard of this gateway, whose `/mcp` clients know under this URL.
+    /// A guard of this gateway.
     #[must_use]
-    pub fn new(gateway: Arc<Gateway>, resource: &str) -> Self {
-        Self { gateway, resource: resource.trim_end_matches('/').into(), known: Arc::default() }
+    pub fn new(gateway: Arc<Gateway>, guarded: Guarded) -> Self {
+        let resource = guarded.resource.trim_end_matches('/').to_owned();
+        Self { gateway, guarded: Arc::new(Guarded { resource, ..guarded }), known: Arc::default() }
     }
 
     /// RFC 9728 metadata. Without an issuer of tokens there is no authorization server: keys are handed out by hand.
     #[must_use]
     pub fn metadata(&self) -> Value {
-        json!({
-            "resource": &*self.resource,
+        let mut metadata = json!({
+            "resource": self.guarded.resource,
             "resource_name": "Context service",
-            "scopes_supported": ["read", "write", "delete"],
+            "scopes_supported": SCOPES.map(|scope| self.name(scope)),
             "bearer_methods_supported": ["header"],
-        })
+        });
+        if let Some(issuer) = &self.guarded.issuer {
+            metadata["authorization_servers"] = json!([issuer]);
+        }
+        metadata
+    }
+
+    /// A scope as whoever gives credentials names it.
+    fn name(&self, scope: Scope) -> String {
+        format!("{}{}", self.guarded.scope_prefix, scope.as_str())
     }
 
     /// Where a client learns more.
     fn metadata_url(&self) -> String {
-        let origin = self.resource.strip_suffix("/mcp").unwrap_or(&self.resource);
+        let resource = &self.guarded.resource;
+        let origin = resource.strip_suffix("/mcp").unwrap_or(resource);
         format!("{origin}{}", METADATA_PATHS[1])
     }
 
@@ -120,7 +134,7 @@ impl Guard {
     }
 }
 
-/// Refuses whoever has no valid key, before a body is read.
+/// Refuses whoever has no valid key or token, before a body is read.
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     match guard.ask(request.headers()).await {
         Verdict::Known(scopes) => {
@@ -131,7 +145,8 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
         Verdict::Unknown => next.run(request).await,
         Verdict::Nobody => {
             let error = request.headers().contains_key(header::AUTHORIZATION).then_some("invalid_token");
-            guard.challenge(StatusCode::UNAUTHORIZED, error, "read write delete", REQUIRED)
+            let scopes = SCOPES.map(|scope| guard.name(scope)).join(" ");
+            guard.challenge(StatusCode::UNAUTHORIZED, error, &scopes, REQUIRED)
         }
     }
 }
@@ -155,7 +170,7 @@ struct Params<'m> {
 #[must_use]
 pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Response> {
     let (guard, CallerScopes(scopes)) = (extensions.get::<Guard>()?, extensions.get::<CallerScopes>()?);
-    if [Scope::Read, Scope::Write, Scope::Delete].iter().all(|scope| scopes.contains(scope)) {
+    if SCOPES.iter().all(|scope| scopes.contains(scope)) {
         return None;
     }
     let message: Message<'_> = serde_json::from_slice(body).ok()?;
@@ -165,5 +180,5 @@ pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Respo
         return None;
     }
     let sentence = format!("this operation needs the scope `{}`, which the credentials do not carry", needed.as_str());
-    Some(guard.challenge(StatusCode::FORBIDDEN, Some("insufficient_scope"), needed.as_str(), &sentence))
+    Some(guard.challenge(StatusCode::FORBIDDEN, Some("insufficient_scope"), &guard.name(needed), &sentence))
 }

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use context_model::{Error, Reason, Result, Timestamp};
 use context_store::{Denial, KeyStore, Store, StoredKey};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
 use crate::keys::caller_of;
 use crate::rate::{Bucket, Rate};
 use crate::secret::KeySecret;
+use crate::tokens::Tokens;
 use crate::{Caller, Clock};
 
 /// The documented sentence for everybody without a valid key. It does not say what is wrong with one.
@@ -29,11 +31,14 @@ const MAX_KNOWN: usize = 10_000;
 const MAX_HASHING: usize = 2;
 const MAX_WAITING: usize = 256;
 
-/// Tells callers from their keys.
+/// Tells callers from their keys and tokens.
 pub struct Authenticator {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     rate: Option<Rate>,
+    tokens: Option<Tokens>,
+    /// Holders of tokens, by the SHA-256 of their names.
+    holders: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
     known: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
     hashing: Semaphore,
     waiting: Semaphore,
@@ -76,7 +81,7 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn required() -> Error {
+pub(crate) fn required() -> Error {
     Error::new(Reason::Unauthenticated, AUTHENTICATION_REQUIRED)
 }
 
@@ -89,8 +94,23 @@ impl Authenticator {
         if store.keys().is_none() {
             return Err(Error::new(Reason::FeatureUnavailable, format!("API keys are not yet kept on {}", store.backend())));
         }
-        let (known, verifications) = (Mutex::default(), AtomicU64::new(0));
-        Ok(Self { store, clock, rate, known, hashing: Semaphore::new(MAX_HASHING), waiting: Semaphore::new(MAX_WAITING), verifications })
+        Ok(Self {
+            store,
+            clock,
+            rate,
+            tokens: None,
+            holders: Mutex::default(),
+            known: Mutex::default(),
+            hashing: Semaphore::new(MAX_HASHING),
+            waiting: Semaphore::new(MAX_WAITING),
+            verifications: AtomicU64::new(0),
+        })
+    }
+
+    /// Accepts tokens too.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Tokens) -> Self {
+        Self { tokens: Some(tokens), ..self }
     }
 
     /// How often bcrypt ran.
@@ -99,12 +119,19 @@ impl Authenticator {
         self.verifications.load(Ordering::Relaxed)
     }
 
-    /// The caller behind the value of an `Authorization` header: `Bearer <key>`, or the key alone.
+    /// The caller behind the value of an `Authorization` header: `Bearer` and a key or token, or the key alone.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` for what is no valid key; `OVERLOADED`; the store's errors.
+    /// `UNAUTHENTICATED` for what is neither; `OVERLOADED`; `ISSUER_UNAVAILABLE`; the store's errors.
     pub async fn authenticate(&self, header: &str) -> Result<Authenticated> {
-        let secret = KeySecret::parse(bearer(header)).ok_or_else(required)?;
+        let credentials = bearer(header);
+        // No key has a dot, and every token two.
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| credentials.contains('.')) {
+            let caller = Arc::new(tokens.caller(credentials, self.clock.now()).await?);
+            let slot = self.holder(&caller);
+            return Ok(Authenticated { caller, slot });
+        }
+        let secret = KeySecret::parse(credentials).ok_or_else(required)?;
         let fingerprint = secret.fingerprint();
         let slot = self.slot(fingerprint);
         let mut known = locked(&slot.fast).clone();
@@ -130,6 +157,17 @@ impl Authenticator {
             Some(rate) => locked(&who.slot.bucket).take(rate, Instant::now()),
             None => Ok(()),
         }
+    }
+
+    /// The slot of a holder of tokens: the same for all tokens of one subject.
+    fn holder(&self, caller: &Caller) -> Arc<Slot> {
+        let name = Sha256::digest(caller.key_id.as_deref().unwrap_or_default().as_bytes()).into();
+        let mut holders = locked(&self.holders);
+        if holders.len() >= MAX_KNOWN && !holders.contains_key(&name) {
+            // Nothing but what they have left of their rate is forgotten.
+            holders.clear();
+        }
+        holders.entry(name).or_default().clone()
     }
 
     fn slot(&self, fingerprint: [u8; 32]) -> Arc<Slot> {

@@ -6,7 +6,7 @@ use context_store::OwnerId;
 pub struct Caller {
     /// Whose entries the request is about.
     pub owner: OwnerId,
-    /// The API key used, if any.
+    /// Whose credentials were used: the id of an API key, or the name of a token's holder; `None` without any.
     pub key_id: Option<String>,
     /// What the caller may do.
     pub scopes: Vec<Scope>,

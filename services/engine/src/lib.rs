@@ -30,6 +30,7 @@ mod secret;
 mod semantic;
 mod statistics;
 mod threads;
+mod tokens;
 mod truncate;
 mod validate;
 
@@ -40,6 +41,7 @@ pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, OnFailure, StartError, Switch};
 pub use context_model::Scope;
 pub use rate::Rate;
+pub use tokens::{TokenRules, Tokens, issuer_prefix};
 pub use truncate::truncate;
 
 use std::sync::Arc;

@@ -44,6 +44,8 @@ pub enum Reason {
     Cancelled,
     /// No valid credentials came with the request.
     Unauthenticated,
+    /// Whether a token is valid cannot be told right now, because its issuer cannot be reached.
+    IssuerUnavailable,
     /// The credentials do not carry the scope that the operation needs.
     ScopeMissing,
     /// The key has used up its request rate.
@@ -60,7 +62,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
@@ -80,6 +82,7 @@ impl Reason {
         Self::DeadlineExceeded,
         Self::Cancelled,
         Self::Unauthenticated,
+        Self::IssuerUnavailable,
         Self::ScopeMissing,
         Self::RateLimited,
         Self::NotFound,
@@ -111,6 +114,7 @@ impl Reason {
             Self::DeadlineExceeded => "DEADLINE_EXCEEDED",
             Self::Cancelled => "CANCELLED",
             Self::Unauthenticated => "UNAUTHENTICATED",
+            Self::IssuerUnavailable => "ISSUER_UNAVAILABLE",
             Self::ScopeMissing => "SCOPE_MISSING",
             Self::RateLimited => "RATE_LIMITED",
             Self::NotFound => "NOT_FOUND",

@@ -5,8 +5,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use context_engine::{Authenticator, Engine};
+use context_engine::{Authenticator, Engine, Tokens};
 use context_model::{Error, Limits, Reason, Result};
+use context_oidc::Issuer;
 use futures::FutureExt as _;
 
 use crate::admission::Admission;
@@ -39,14 +40,19 @@ impl App {
     /// The shared state for these settings.
     ///
     /// # Errors
-    /// Authentication is on, and the database keeps no keys.
+    /// Authentication is on, and the database keeps no keys, or the issuer of tokens cannot be used.
     pub fn new(engine: Arc<Engine>, config: &Config) -> Result<Self> {
         let limits = config.limits.limits();
         let load = &config.load;
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let authenticator = match config.network.auth {
             Auth::Off => None,
-            Auth::Keys | Auth::Oidc => Some(engine.authenticator(config.load.rate())?),
+            Auth::Keys => Some(engine.authenticator(config.load.rate())?),
+            Auth::Oidc => {
+                let invalid = |sentence| Error::invalid("OIDC_ISSUER", sentence);
+                let issuer = Issuer::new(config.oidc.settings().map_err(invalid)?).map_err(invalid)?;
+                Some(engine.authenticator(config.load.rate())?.with_tokens(Tokens::new(issuer, config.oidc.rules())))
+            }
         };
         Ok(Self {
             authenticator,

@@ -25,7 +25,9 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         Reason::RequestTooLarge => (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
         Reason::StorageFull | Reason::StorageReadOnly => (Code::ResourceExhausted, StatusCode::INSUFFICIENT_STORAGE),
         Reason::StorageCorrupt => (Code::DataLoss, StatusCode::INTERNAL_SERVER_ERROR),
-        Reason::StoreUnavailable | Reason::Overloaded | Reason::ShuttingDown => (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
+        Reason::StoreUnavailable | Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => {
+            (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE)
+        }
         Reason::DeadlineExceeded => (Code::DeadlineExceeded, StatusCode::GATEWAY_TIMEOUT),
         // Nobody is left to read it; 499 is what proxies log for that.
         Reason::Cancelled => (Code::Cancelled, StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT)),
@@ -62,6 +64,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::DeadlineExceeded => "The deadline passed",
         Reason::Cancelled => "The caller gave up",
         Reason::Unauthenticated => "Credentials are missing or not valid",
+        Reason::IssuerUnavailable => "The issuer of tokens is not available",
         Reason::ScopeMissing => "The credentials lack a scope",
         Reason::RateLimited => "The key has used up its rate",
         Reason::NotFound => "No such route",
@@ -87,10 +90,10 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::StorageFull => "Free disk space; reads go on meanwhile.",
         Reason::StorageReadOnly => "Give the service write access to the file and its directory; reads go on meanwhile.",
         Reason::StorageCorrupt => "Restore the database from a backup.",
-        Reason::StoreUnavailable | Reason::Overloaded | Reason::ShuttingDown => "Retry after the time given.",
+        Reason::StoreUnavailable | Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => "Retry after the time given.",
         Reason::DeadlineExceeded => "Retry with more time; a write may have happened, so retry it with its idempotency key.",
         Reason::Cancelled => "Nothing: the caller went away.",
-        Reason::Unauthenticated => "Send a valid key.",
+        Reason::Unauthenticated => "Send a valid key or token.",
         Reason::ScopeMissing => "Use a key with the scope that the message names.",
         Reason::RateLimited => "Retry after the time given.",
         Reason::NotFound => "Look the route up in the OpenAPI document.",
@@ -113,7 +116,7 @@ pub(crate) fn log(error: &Error) {
     let (_, status) = codes(error.reason);
     match error.reason {
         // Under load these come by the thousand, and the metrics count them.
-        Reason::Overloaded | Reason::ShuttingDown => tracing::warn!(reason, "Refused: {error}"),
+        Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => tracing::warn!(reason, "Refused: {error}"),
         _ if status.is_server_error() => tracing::error!(reason, causes = causes(error), "Failed: {error}"),
         // The message may echo what the caller sent.
         _ => tracing::debug!(reason, "Rejected a request"),

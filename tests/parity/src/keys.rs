@@ -2,9 +2,12 @@
 
 use std::process::Stdio as Pipe;
 
-use reqwest::Client;
+use context_proto::v1::context_service_client::ContextServiceClient;
+use context_proto::v1::{ListThreadsRequest, ListThreadsResponse};
+use reqwest::{Client, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::process::Child;
+use tonic::Status;
 
 use crate::mcp::Stdio;
 use crate::process::{Service, command, free_port, wait_for};
@@ -17,7 +20,31 @@ pub struct KeyedService {
 impl KeyedService {
     /// Starts it on a fresh database.
     pub async fn start() -> Self {
-        Self { service: Service::start_with(&[("AUTH", "keys")]).await }
+        Self::start_with(&[("AUTH", "keys")]).await
+    }
+
+    /// Starts it with these settings.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        Self { service: Service::start_with(settings).await }
+    }
+
+    /// Lists the threads over REST.
+    pub async fn rest(&self, authorization: Option<&str>) -> Reply {
+        let request = Client::new().get(format!("http://{}/v1/threads", self.service.address));
+        send(request, authorization).await
+    }
+
+    /// Lists the threads over gRPC.
+    ///
+    /// # Errors
+    /// What the service says.
+    pub async fn grpc(&self, authorization: Option<&str>) -> Result<ListThreadsResponse, Status> {
+        let mut client = ContextServiceClient::connect(format!("http://{}", self.service.address)).await.expect("a connection");
+        let mut request = tonic::Request::new(ListThreadsRequest::default());
+        if let Some(value) = authorization {
+            request.metadata_mut().insert("authorization", value.parse().expect("a header"));
+        }
+        client.list_threads(request).await.map(tonic::Response::into_inner)
     }
 
     async fn run(&self, arguments: &[&str]) -> String {
@@ -46,7 +73,6 @@ impl KeyedService {
     }
 
     /// Writes a file beside the database and gives its path.
-    #[must_use]
     pub fn file(&self, name: &str, text: &str) -> String {
         let path = self.service.dir.path().join(name);
         std::fs::write(&path, text).expect("a file");
@@ -84,11 +110,16 @@ impl Reply {
 impl Gateway {
     /// One over HTTP.
     pub async fn http(service: &KeyedService) -> Self {
+        Self::http_with(service, &[("AUTH", "keys")]).await
+    }
+
+    /// One over HTTP, with these settings.
+    pub async fn http_with(service: &KeyedService, settings: &[(&str, &str)]) -> Self {
         let address = format!("127.0.0.1:{}", free_port());
         let gateway = command("context-gateway", &service.service.dir)
             .args(["http", "--tools", "full"])
             .env("GATEWAY_LISTEN", &address)
-            .env("AUTH", "keys")
+            .envs(settings.iter().copied())
             .env("CONTEXT_BACKEND", format!("http://{}", service.service.address))
             .stderr(Pipe::null())
             .spawn()
@@ -104,14 +135,7 @@ impl Gateway {
 
     async fn post(&self, message: Value, authorization: Option<&str>) -> Reply {
         let request = self.client.post(format!("http://{}/mcp", self.address)).header("accept", "application/json").json(&message);
-        let request = match authorization {
-            Some(value) => request.header("authorization", value),
-            None => request,
-        };
-        let response = request.header("mcp-protocol-version", "2025-06-18").send().await.expect("a response");
-        let header = response.headers().get("www-authenticate").map(|value| value.to_str().unwrap_or_default().to_owned());
-        let status = response.status().as_u16();
-        Reply { status, challenge: header.unwrap_or_default(), body: response.json().await.expect("a JSON body") }
+        send(request.header("mcp-protocol-version", "2025-06-18"), authorization).await
     }
 
     /// Calls a tool without arguments.
@@ -133,6 +157,17 @@ impl Gateway {
         assert!(response.status().is_success(), "{path}: {}", response.status());
         response.json().await.expect("a JSON body")
     }
+}
+
+async fn send(request: RequestBuilder, authorization: Option<&str>) -> Reply {
+    let request = match authorization {
+        Some(value) => request.header("authorization", value),
+        None => request,
+    };
+    let response = request.send().await.expect("a response");
+    let header = response.headers().get("www-authenticate").map(|value| value.to_str().unwrap_or_default().to_owned());
+    let status = response.status().as_u16();
+    Reply { status, challenge: header.unwrap_or_default(), body: response.json().await.expect("a JSON body") }
 }
 
 /// A gateway on stdio.

@@ -13,7 +13,9 @@ impl Config {
         }
         match self.network.auth {
             Auth::Off | Auth::Keys => {}
-            Auth::Oidc => return Err("AUTH is `oidc`, which is not yet in this version; use `keys`".into()),
+            Auth::Oidc => {
+                self.oidc.settings()?.check().map_err(|error| format!("OIDC_ISSUER and OIDC_AUDIENCE cannot be used: {error}"))?
+            }
         }
         self.check_addresses()?;
         self.engine().check().map_err(|error| error.to_string())?;

@@ -11,6 +11,7 @@ mod load;
 mod log;
 mod models;
 mod network;
+mod oidc;
 mod postgres;
 mod read;
 mod search;
@@ -23,6 +24,7 @@ pub use load::Load;
 pub use log::{Format, Level, Log};
 pub use models::{EmbeddingProvider, Models, OnFailure};
 pub use network::{Auth, Network};
+pub use oidc::Oidc;
 pub use postgres::Postgres;
 pub use read::{ReadError, read};
 pub use search::Search;
@@ -55,6 +57,9 @@ pub struct Config {
     /// Where the service listens.
     #[command(flatten)]
     pub network: Network,
+    /// Tokens of an OpenID Connect issuer.
+    #[command(flatten)]
+    pub oidc: Oidc,
     /// Load and time.
     #[command(flatten)]
     pub load: Load,

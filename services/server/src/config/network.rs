@@ -35,7 +35,7 @@ pub struct Network {
     #[arg(long = "socket", env = "CONTEXT_SOCKET", value_name = "PATH", value_parser = absolute_path, global = true)]
     pub socket: Option<PathBuf>,
 
-    /// How callers are authenticated: off, keys or oidc (this version: off and keys).
+    /// How callers are authenticated: off, keys (API keys), or oidc (API keys and tokens of an OpenID Connect issuer).
     #[arg(long, env = "AUTH", value_name = "HOW", default_value = "off", hide_possible_values = true, ignore_case = true, global = true)]
     pub auth: Auth,
 

@@ -22,7 +22,9 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
     for (flags, words) in [
         (&["--listen=0.0.0.0:0"][..], &["CONTEXT_LISTEN", "--insecure"][..]),
         (&["--grpc-listen=0.0.0.0:0"], &["CONTEXT_GRPC_LISTEN", "--insecure"]),
-        (&["--auth=oidc"], &["AUTH", "not yet"]),
+        (&["--auth=oidc"], &["AUTH", "OIDC_ISSUER"]),
+        (&["--auth=oidc", "--oidc-issuer=https://accounts.example"], &["AUTH", "OIDC_AUDIENCE"]),
+        (&["--auth=oidc", "--oidc-issuer=http://accounts.example", "--oidc-audience=a"], &["OIDC_ISSUER", "https"]),
         (
             &["--storage-backend=postgresql", "--postgresql-connection-string=postgres://u:hunter2@h:port/d"],
             &["POSTGRESQL_CONNECTION_STRING", "percent-encoded"],

@@ -1,0 +1,49 @@
+//! How often the issuer is asked, whatever callers send.
+
+use std::time::{Duration, Instant};
+
+/// Questions at once, after a pause: enough for a rotation of keys and an answer that failed.
+const BURST: u32 = 4;
+/// Then one in this time.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// What is left.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    left: u32,
+    since: Option<Instant>,
+}
+
+impl Allowance {
+    pub const fn new() -> Self {
+        Self { left: BURST, since: None }
+    }
+
+    /// Takes one question, if there is one left.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let earned = u32::try_from(now.saturating_duration_since(since).as_secs() / EVERY.as_secs()).unwrap_or(BURST).min(BURST);
+        if earned > 0 {
+            self.left = (self.left + earned).min(BURST);
+            self.since = Some(now);
+        }
+        let taken = self.left > 0;
+        self.left -= u32::from(taken);
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_questions_at_once_and_then_one_in_ten_seconds() {
+        let (mut allowance, start) = (Allowance::new(), Instant::now());
+        assert_eq!((0..10).filter(|_| allowance.take(start)).count(), 4);
+        assert!(!allowance.take(start + Duration::from_secs(9)));
+        assert!(allowance.take(start + Duration::from_secs(10)));
+        assert!(!allowance.take(start + Duration::from_secs(11)));
+        assert_eq!((0..10).filter(|_| allowance.take(start + Duration::from_secs(1000))).count(), 4);
+    }
+}

@@ -1,0 +1,141 @@
+//! Tokens of an issuer on each wire: good ones work, and whatever is wrong with a bad one, each wire says the same.
+
+use context_parity::keys::{Gateway, KeyedService};
+use context_test_issuer::{Key, TestIssuer, claims, hs256, now, unsigned, with};
+use serde_json::{Value, json};
+use tonic::Code;
+
+const AUDIENCE: &str = "https://context.example/mcp";
+const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
+
+/// A service and a gateway that accept this issuer's tokens.
+async fn doors(issuer: &TestIssuer, more: &[(&str, &str)]) -> (KeyedService, Gateway) {
+    let mut settings = vec![("AUTH", "oidc"), ("OIDC_ISSUER", issuer.url()), ("OIDC_AUDIENCE", AUDIENCE)];
+    settings.extend(more);
+    let service = KeyedService::start_with(&settings).await;
+    let gateway = Gateway::http_with(&service, &settings).await;
+    (service, gateway)
+}
+
+/// That nobody is let in with this, on any wire, and in the same words.
+async fn refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
+    let bearer = format!("Bearer {token}");
+    let rest = service.rest(Some(&bearer)).await;
+    assert_eq!((rest.status, rest.challenge.as_str()), (401, "Bearer"), "{what}");
+    assert_eq!((&rest.body["detail"], &rest.body["reason"]), (&json!(REQUIRED), &json!("UNAUTHENTICATED")), "{what}");
+    let status = service.grpc(Some(&bearer)).await.expect_err(what);
+    assert_eq!((status.code(), status.message()), (Code::Unauthenticated, REQUIRED), "{what}");
+    let mcp = gateway.call("list_threads", Some(&bearer)).await;
+    assert_eq!((mcp.status, &mcp.body), (401, &json!({ "error": REQUIRED })), "{what}");
+    assert!(mcp.challenge.contains("error=\"invalid_token\"") && mcp.challenge.contains("resource_metadata="), "{}", mcp.challenge);
+}
+
+/// That this lets somebody in, on every wire.
+async fn admitted(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
+    let bearer = format!("Bearer {token}");
+    let rest = service.rest(Some(&bearer)).await;
+    assert_eq!(rest.status, 200, "{what}: {}", rest.body);
+    service.grpc(Some(&bearer)).await.expect(what);
+    let mcp = gateway.call("list_threads", Some(&bearer)).await;
+    assert!(mcp.status == 200 && mcp.body["result"]["isError"] != true, "{what}: {}", mcp.body);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_open_every_door_and_bad_ones_none() {
+    let (rsa, ec) = (Key::rsa("rsa"), Key::ec("ec"));
+    let issuer = TestIssuer::start(&[&rsa, &ec]).await;
+    let (service, gateway) = doors(&issuer, &[]).await;
+    let good = claims(issuer.url(), AUDIENCE, "alice");
+    admitted(&service, &gateway, "RS256", &rsa.token(&good)).await;
+    admitted(&service, &gateway, "ES256", &ec.token(&good)).await;
+    admitted(&service, &gateway, "an API key", &service.key("key", &["read"]).await).await;
+
+    let modulus = rsa.public()["n"].as_str().expect("a modulus").to_owned();
+    for key in [&rsa, &ec] {
+        let changed = |changes: Value| key.token(&with(good.clone(), changes));
+        for (what, token) in [
+            ("a wrong issuer", changed(json!({"iss": "https://accounts.example"}))),
+            ("a wrong audience", changed(json!({"aud": "https://other.example"}))),
+            ("an expired token", changed(json!({"exp": now() - 120}))),
+            ("a token of tomorrow", changed(json!({"nbf": now() + 86_400}))),
+        ] {
+            refused(&service, &gateway, what, &token).await;
+        }
+    }
+    for (what, token) in [
+        ("a wrong RSA key", Key::other_rsa("rsa").token(&good)),
+        ("a wrong curve key", Key::ec("ec").token(&good)),
+        ("no algorithm", unsigned("none", &good)),
+        ("a public key as secret", hs256(modulus.as_bytes(), "rsa", &good)),
+        ("nonsense", "a.b.c".to_owned()),
+    ] {
+        refused(&service, &gateway, what, &token).await;
+    }
+
+    let new = Key::ec("new");
+    issuer.publish(&[&new]);
+    admitted(&service, &gateway, "a rotated key", &new.token(&good)).await;
+    refused(&service, &gateway, "the key before", &rsa.token(&good)).await;
+    refused(&service, &gateway, "an unknown key", &Key::ec("unknown").token(&good)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_issuer_without_readable_keys_lets_nobody_in_and_one_that_is_away_says_so() {
+    let key = Key::rsa("rsa");
+    let issuer = TestIssuer::start(&[&key]).await;
+    issuer.answer(200, "{\"keys\": \"none\"}");
+    let token = key.token(&claims(issuer.url(), AUDIENCE, "alice"));
+    let (service, gateway) = doors(&issuer, &[]).await;
+    refused(&service, &gateway, "keys that cannot be read", &token).await;
+
+    issuer.answer(503, "");
+    let (service, gateway) = doors(&issuer, &[]).await;
+    let bearer = format!("Bearer {token}");
+    let rest = service.rest(Some(&bearer)).await;
+    assert_eq!((rest.status, &rest.body["reason"]), (503, &json!("ISSUER_UNAVAILABLE")));
+    assert_eq!(service.grpc(Some(&bearer)).await.expect_err("nobody can tell").code(), Code::Unavailable);
+    let mcp = gateway.call("list_threads", Some(&bearer)).await;
+    assert!(mcp.status == 200 && mcp.body["result"]["isError"] == true && mcp.text().contains("ISSUER_UNAVAILABLE"), "{}", mcp.body);
+    admitted(&service, &gateway, "an API key", &service.key("key", &["read"]).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_learn_who_gives_tokens_and_under_which_names() {
+    let key = Key::rsa("rsa");
+    let issuer = TestIssuer::start(&[&key]).await;
+    let (_service, gateway) = doors(&issuer, &[("OIDC_SCOPE_PREFIX", "context.")]).await;
+    let metadata = gateway.get("/.well-known/oauth-protected-resource/mcp").await;
+    assert_eq!(metadata["authorization_servers"], json!([issuer.url()]));
+    assert_eq!(metadata["scopes_supported"], json!(["context.read", "context.write", "context.delete"]));
+    let challenge = gateway.call("list_threads", None).await.challenge;
+    assert!(challenge.contains("scope=\"context.read context.write context.delete\""), "{challenge}");
+    let reader = with(claims(issuer.url(), AUDIENCE, "alice"), json!({"scope": "context.read write"}));
+    let reply = gateway.call("store_context", Some(&format!("Bearer {}", key.token(&reader)))).await;
+    assert_eq!(reply.status, 403);
+    assert!(reply.challenge.contains("error=\"insufficient_scope\", scope=\"context.write\""), "{}", reply.challenge);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_holders_of_tokens_have_owners_of_their_own_and_stdio_takes_new_tokens_from_its_file() {
+    let key = Key::ec("ec");
+    let issuer = TestIssuer::start(&[&key]).await;
+    let (service, _gateway) = doors(&issuer, &[]).await;
+    let token = |subject: &str| key.token(&claims(issuer.url(), AUDIENCE, subject));
+    let file = service.file("token", &token("alice"));
+    let mut gateway = Gateway::stdio(&service, &[("CONTEXT_API_KEY_FILE", file)]).await;
+    let entry = json!({"thread_id": "t", "source": "user", "text": "Alice's"});
+    assert_eq!(gateway.call("store_context", &entry).await["isError"], false);
+    let threads = |reply: Value| reply["structuredContent"]["total_threads"].clone();
+    assert_eq!(threads(gateway.call("list_threads", &json!({})).await), json!(1));
+    // Another holder sees nothing, and neither does the owner whose name the subject happens to be.
+    service.file("token", &token("default"));
+    while threads(gateway.call("list_threads", &json!({})).await) != json!(0) {
+        tokio::task::yield_now().await;
+    }
+    let default = service.key("key", &["read"]).await;
+    assert_eq!(service.rest(Some(&default)).await.body["total_threads"], json!(0));
+    service.file("token", &token("alice"));
+    while threads(gateway.call("list_threads", &json!({})).await) != json!(1) {
+        tokio::task::yield_now().await;
+    }
+}
