@@ -6,15 +6,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use context_model::Error;
 use context_providers::ProviderError;
 use context_store::{Embedding, LateEmbedding, OwnerId, Unembedded, VectorStore};
 
 use crate::Engine;
 use crate::embed::embed;
-use crate::meaning::Ready;
+use crate::meaning::{self, Ready};
 
 /// Entries read at a time.
-const ENTRIES: u32 = 16;
+pub(crate) const ENTRIES: u32 = 16;
 /// How long to wait after a failure, doubled each time, and the most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -87,8 +88,11 @@ impl Engine {
                 }
             };
             match slice(&ready, vectors, page.entries).await {
-                Ok(count) => embedded += count,
-                Err(retry_after) => return Pass::Failed(retry_after),
+                Ok(done) => embedded += done.taken,
+                Err(failure) => {
+                    tracing::debug!(error = %failure.error, "Entries keep waiting for their vectors");
+                    return Pass::Failed(failure.retry_after);
+                }
             }
             after = page.next;
             if after.is_none() {
@@ -102,33 +106,51 @@ impl Engine {
     }
 }
 
-/// Embeds some entries and says how many took their vectors.
+/// What became of some entries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Slice {
+    /// So many took their vectors.
+    pub taken: u64,
+    /// So many the model refused.
+    pub refused: u64,
+}
+
+/// The provider or the database is away.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub error: Error,
+    /// When the provider wants to be asked again.
+    pub retry_after: Option<Duration>,
+}
+
+/// Embeds some entries.
 ///
 /// # Errors
-/// When to try again: the provider or the database is away.
-async fn slice(ready: &Arc<Ready>, vectors: &dyn VectorStore, entries: Vec<Unembedded>) -> Result<u64, Option<Duration>> {
+/// The provider or the database is away.
+pub(crate) async fn slice(ready: &Arc<Ready>, vectors: &dyn VectorStore, entries: Vec<Unembedded>) -> Result<Slice, Failure> {
+    let mut done = Slice::default();
     if entries.is_empty() {
-        return Ok(0);
+        return Ok(done);
     }
     let texts = entries.iter().map(|entry| Some(entry.text.clone())).collect();
     let embeddings = match embed(ready, texts, usize::MAX).await {
         Ok(embeddings) => embeddings,
-        Err(ProviderError::Unavailable { retry_after, what }) => {
-            tracing::debug!(what, "Entries keep waiting for their vectors");
-            return Err(retry_after);
+        Err(error @ ProviderError::Unavailable { retry_after, .. }) => {
+            return Err(Failure { error: meaning::provider_error(error), retry_after });
         }
         // One of them cannot be embedded; the others can, alone.
         Err(error) if entries.len() > 1 => {
             tracing::debug!(error = %error, "Entries are embedded one by one");
-            let mut count = 0;
             for entry in entries {
-                count += Box::pin(slice(ready, vectors, vec![entry])).await?;
+                let Slice { taken, refused } = Box::pin(slice(ready, vectors, vec![entry])).await?;
+                done.taken += taken;
+                done.refused += refused;
             }
-            return Ok(count);
+            return Ok(done);
         }
         Err(error) => {
             tracing::warn!(error = %error, entry.id = entries[0].id, "An entry cannot be embedded");
-            return Ok(0);
+            return Ok(Slice { taken: 0, refused: 1 });
         }
     };
     let mut of_owner: HashMap<OwnerId, Vec<LateEmbedding>> = HashMap::new();
@@ -137,12 +159,9 @@ async fn slice(ready: &Arc<Ready>, vectors: &dyn VectorStore, entries: Vec<Unemb
             of_owner.entry(entry.owner).or_default().push(LateEmbedding { id: entry.id, version: entry.version, embedded });
         }
     }
-    let mut count = 0;
     for (owner, embeddings) in of_owner {
-        count += vectors.add_embeddings(&owner, embeddings).await.map_err(|error| {
-            tracing::debug!(error = %error, "Vectors cannot be stored now");
-            None
-        })?;
+        let taken = vectors.add_embeddings(&owner, embeddings).await;
+        done.taken += taken.map_err(|error| Failure { error: crate::store_error(error), retry_after: None })?;
     }
-    Ok(count)
+    Ok(done)
 }

@@ -24,6 +24,7 @@ mod hybrid;
 mod keys;
 mod meaning;
 mod rate;
+mod reembed;
 mod rerank;
 mod search;
 mod secret;
@@ -41,6 +42,7 @@ pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, OnFailure, StartError, Switch};
 pub use context_model::Scope;
 pub use rate::Rate;
+pub use reembed::{Reembedded, Reembedding};
 pub use tokens::{TokenRules, Tokens, issuer_prefix};
 pub use truncate::truncate;
 

@@ -59,16 +59,15 @@ impl Engine {
     /// # Errors
     /// The store's.
     pub async fn use_embedder(&self, embedder: Arc<dyn Embedder>) -> Result<()> {
-        let found = embedder.model();
-        let model = EmbeddingModel { identity: found.identity(), dimensions: u32::try_from(found.dimensions).unwrap_or(u32::MAX) };
+        let model = model_of(&*embedder);
         let state = match self.store.vectors() {
             None => State::Off("this database keeps no vectors".to_owned()),
             Some(vectors) => match vectors.use_model(&model).await.map_err(crate::store_error)? {
                 ModelUse::Ready => State::Ready(Arc::new(Ready { embedder, model })),
                 ModelUse::Impossible(reason) => State::Off(reason),
                 ModelUse::Other(kept) => State::Off(format!(
-                    "the database holds vectors of the model `{}` ({} dimensions), and the configured one is `{}` ({}); configure \
-                     the first again, or start with another database",
+                    "the database holds vectors of the model `{}` ({} dimensions), and the configured one is `{}` ({}); run \
+                     `context-service reembed` with the same settings to move to it, or configure the first again",
                     kept.identity, kept.dimensions, model.identity, model.dimensions
                 )),
             },
@@ -121,6 +120,12 @@ impl Engine {
     pub fn why_no_meaning(&self) -> Option<String> {
         self.meaning().err()
     }
+}
+
+/// A provider's model as stores know it.
+pub(crate) fn model_of(embedder: &dyn Embedder) -> EmbeddingModel {
+    let found = embedder.model();
+    EmbeddingModel { identity: found.identity(), dimensions: u32::try_from(found.dimensions).unwrap_or(u32::MAX) }
 }
 
 pub(crate) fn unavailable(reason: &str) -> Error {

@@ -29,8 +29,8 @@ pub const ADMIN_ROUTE: &str = "/internal/admin";
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
 /// How long a command waits for a service that is neither up nor down, and how often it looks.
-const PATIENCE: Duration = Duration::from_secs(10);
-const POLL: Duration = Duration::from_millis(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Answers a command with what is to be printed.
 pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Response {
@@ -56,7 +56,8 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
     let deadline = Instant::now() + PATIENCE;
     let store = loop {
         if let Ok(stream) = UnixStream::connect(config.socket()).await {
-            return ask(stream, &command).await;
+            let command = serde_json::to_string(&command).map_err(|e| e.to_string())?;
+            return ask(stream, ADMIN_ROUTE, &command).await;
         }
         match open(config).await {
             Ok(store) => break store,
@@ -72,7 +73,7 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
 }
 
 /// Opens the database as it is, without asking anybody to give it up.
-async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> {
+pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     match config.storage.storage_backend {
         Backend::Sqlite => Ok(Arc::new(try_open(config).await?)),
         Backend::Postgresql => {
@@ -82,10 +83,13 @@ async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     }
 }
 
-async fn ask(mut stream: UnixStream, command: &Admin) -> Result<String, String> {
-    let body = serde_json::to_string(command).map_err(|e| e.to_string())?;
+/// Posts JSON to a running service and gives what it answers.
+///
+/// # Errors
+/// A sentence for whoever gave the command.
+pub(crate) async fn ask(mut stream: UnixStream, route: &str, body: &str) -> Result<String, String> {
     let request = format!(
-        "POST {ADMIN_ROUTE} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        "POST {route} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
     let mut reply = Vec::new();

@@ -51,6 +51,9 @@ pub enum Command {
         #[arg(long, env = "HF_ENDPOINT", value_name = "URL", default_value = "https://huggingface.co")]
         hub: String,
     },
+    /// Embed every entry with the configured model, which then takes the place of the one whose vectors the database holds;
+    /// everything goes on meanwhile, and an interrupted run goes on where it was
+    Reembed,
     /// Print the OpenAPI document
     Openapi,
     /// Print a completion script for a shell
@@ -152,6 +155,7 @@ impl Command {
             Self::Doctor
             | Self::Ready
             | Self::FetchModel { .. }
+            | Self::Reembed
             | Self::Openapi
             | Self::Completions { .. }
             | Self::ConfigDocs

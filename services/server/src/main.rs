@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use context_service::cli::{Cli, Command};
 use context_service::config::Config;
-use context_service::{Started, administer, config, document, errors_page, examine, fetch_model, logging, ready, start};
+use context_service::{Started, administer, config, document, errors_page, examine, fetch_model, logging, ready, reembed, start};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Threads that serve requests. The database has threads of its own, so that more would wait for work.
@@ -53,6 +53,18 @@ fn main() -> ExitCode {
         Some(Command::Keys(_) | Command::Owners(_) | Command::Audit { .. }) => ExitCode::SUCCESS,
         Some(Command::FetchModel { hub }) => with_runtime(async move {
             match fetch_model(&hub).await {
+                Ok(sentence) => {
+                    eprintln!("{sentence}");
+                    ExitCode::SUCCESS
+                }
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        }),
+        Some(Command::Reembed) => with_runtime(async {
+            match reembed(&cli.config).await {
                 Ok(sentence) => {
                     eprintln!("{sentence}");
                     ExitCode::SUCCESS

@@ -109,6 +109,35 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     Ok(Choice::Remote(Box::new((access, remote))))
 }
 
+/// The flags with which another process of this user chooses the same.
+#[must_use]
+pub fn flags(config: &Config, choice: &Choice) -> Vec<String> {
+    let models = &config.models;
+    let mut flags = vec![format!("--embedding-timeout-seconds={}", models.embedding_timeout_seconds)];
+    let mut push = |name: &str, value: Option<String>| flags.extend(value.map(|value| format!("--{name}={value}")));
+    push("embedding-query-prefix", models.embedding_query_prefix.clone());
+    push("embedding-document-prefix", models.embedding_document_prefix.clone());
+    push("chunk-size", models.chunk_size.map(|size| size.to_string()));
+    push("chunk-overlap", models.chunk_overlap.map(|overlap| overlap.to_string()));
+    match choice {
+        Choice::Off(_) => push("embedding-provider", Some("none".to_owned())),
+        Choice::Local(directory) => {
+            push("embedding-provider", Some("local".to_owned()));
+            push("embedding-model-path", Some(directory.path().display().to_string()));
+            push("embedding-model", Some(directory.name().to_owned()));
+        }
+        Choice::Remote(remote) => {
+            let (access, model) = &**remote;
+            push("embedding-provider", Some(model.dialect.name().to_owned()));
+            push("embedding-url", Some(access.url.clone()));
+            push("embedding-model", Some(model.name.clone()));
+            push("embedding-dim", model.dimensions.map(|dimensions| dimensions.to_string()));
+            push("embedding-api-key", models.embedding_api_key.as_ref().map(|key| key.reveal().to_owned()));
+        }
+    }
+    flags
+}
+
 fn prefixes(config: &Config) -> Prefixes {
     Prefixes {
         query: config.models.embedding_query_prefix.clone().unwrap_or_default(),

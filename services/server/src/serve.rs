@@ -30,6 +30,7 @@ use crate::grpc;
 use crate::host::AllowedHosts;
 use crate::models;
 use crate::open::{DRAIN_ROUTE, Opened, open};
+use crate::reembed::{Moves, REEMBED_ROUTE, reembed};
 use crate::rest::{self, Problem};
 use crate::socket::{BindError, Socket};
 
@@ -166,6 +167,7 @@ fn serve(
     let rest = rest::router()
         .with_state(app.clone())
         .route(ADMIN_ROUTE, post(administer).with_state(app.clone()))
+        .route(REEMBED_ROUTE, post(reembed).with_state(Moves::new(app.clone())))
         .route(DRAIN_ROUTE, post(give_way).with_state(drain))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| Problem::from(defect(panic.as_ref())).into_response()));
     if let Some(listener) = grpc_tcp {

@@ -5,6 +5,7 @@
 //! all of theirs instead. pgvector may be missing: then there is no table, and everything else works.
 
 mod index;
+mod moving;
 mod pending;
 mod rank;
 mod search;

@@ -4,7 +4,9 @@
 //! before anybody hears of the commit. A search may see the two in different states; the database's counts: an entry whose
 //! chunk is not there is looked up by its own number.
 
+mod job;
 mod load;
+mod moving;
 mod pending;
 mod search;
 mod set;

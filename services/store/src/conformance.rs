@@ -84,7 +84,9 @@ macro_rules! conformance_tests {
                 deleted_entries_take_their_vectors_along, a_write_that_fails_leaves_no_vectors,
                 vectors_of_a_filter_never_starve, owners_do_not_find_each_others_vectors, another_model_never_mixes,
                 entries_wait_for_their_vectors_and_take_them_once, both_rankings_show_one_state,
-                an_entry_that_is_updated_all_the_time_is_found_all_the_time, the_vectors_of_a_batch_are_those_of_its_last_texts;
+                an_entry_that_is_updated_all_the_time_is_found_all_the_time, the_vectors_of_a_batch_are_those_of_its_last_texts,
+                a_move_gathers_beside_what_is_in_use_and_changes_at_once,
+                a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew, a_move_may_leave_some_entries_waiting;
             idempotency: a_repeated_request_gets_the_first_outcome, another_request_with_the_key_is_refused,
                 a_failed_request_records_nothing, keys_belong_to_an_owner, keys_expire_after_a_day,
                 failures_of_items_are_repeated_too;

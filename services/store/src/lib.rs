@@ -25,8 +25,8 @@ pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
 pub use record::{Record, Recorded, RecordedItem};
 pub use vectors::{
-    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, Place, RankSearch, RankedByMeaning, RankedByWords,
-    Ranking, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
+    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place, RankSearch, RankedByMeaning,
+    RankedByWords, Ranking, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
 };
 pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
 

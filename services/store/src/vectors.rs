@@ -56,6 +56,33 @@ pub enum ModelUse {
     Impossible(String),
 }
 
+/// How a move to another model begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveState {
+    /// The model's vectors are what the store keeps already.
+    Done,
+    /// They are gathered beside those in use.
+    Begun {
+        /// Entries that have some, from an earlier attempt.
+        embedded: i64,
+        /// Entries of all owners.
+        entries: i64,
+    },
+    /// This database cannot keep vectors, for this reason.
+    Impossible(String),
+}
+
+/// How a move to another model ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    /// Its vectors are in use.
+    Done,
+    /// More entries than allowed wait for theirs; nothing changed.
+    Waiting,
+    /// No vectors of this model are being gathered: a move to a third one was begun meanwhile.
+    NotBegun,
+}
+
 /// An entry without vectors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unembedded {
@@ -201,6 +228,20 @@ pub trait VectorStore: Send + Sync {
     /// # Errors
     /// [`StoreError`](crate::StoreError); `FEATURE_UNAVAILABLE` for a search with a model whose vectors are not kept.
     async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking>;
+
+    /// Begins to gather vectors of this model beside those in use, or goes on with it. Gathering for yet another model
+    /// ends. [`unembedded`](Self::unembedded) and [`add_embeddings`](Self::add_embeddings) do the work.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState>;
+
+    /// Puts the gathered vectors in the place of those in use, in one transaction, when at most `waiting` entries have
+    /// none of them. Those go on waiting.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved>;
 
     /// Does what keeps searches quick as the database grows. To be called now and then; mostly there is nothing to do,
     /// sometimes it takes minutes, in which everything else goes on.

@@ -67,6 +67,18 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT e.id FROM entries e WHERE (e.image_count, e.image_count - 1) IS NOT (SELECT count(*), coalesce(max(position), -1) \
          FROM images i WHERE i.owner = e.owner AND i.row_id = e.row_id)",
     ),
+    ("a chunk belongs to an entry of its owner", "SELECT owner, row_id FROM chunks EXCEPT SELECT owner, row_id FROM entries"),
+    (
+        "a chunk has its vector, and a vector its chunk",
+        "SELECT * FROM (SELECT chunk_id FROM chunks EXCEPT SELECT chunk_id FROM vectors) \
+         UNION ALL SELECT * FROM (SELECT chunk_id FROM vectors EXCEPT SELECT chunk_id FROM chunks)",
+    ),
+    ("a chunk is of a known set", "SELECT set_id FROM chunks EXCEPT SELECT set_id FROM embedding_sets"),
+    (
+        "an entry has all chunks of its text or none",
+        "SELECT row_id FROM chunks GROUP BY row_id, set_id HAVING count(*) <> max(position) + 1 OR min(position) <> 0",
+    ),
+    ("at most one set is in use", "SELECT current FROM embedding_sets WHERE current = 1 GROUP BY current HAVING count(*) > 1"),
     ("no image is left over", "SELECT owner, row_id FROM images EXCEPT SELECT owner, row_id FROM entries"),
     (
         "revisions have no gap",

@@ -331,3 +331,75 @@ async fn what_one_service_embeds_another_one_finds_at_once() {
         assert_eq!(ids(&found), [id]);
     }
 }
+
+/// The same network under another name: another model, as far as anybody can tell.
+fn named(name: &str) -> Vec<String> {
+    [with_model(), vec![format!("--embedding-model={name}")]].concat()
+}
+
+async fn model_in_use(service: &Service) -> Value {
+    service.get("/v1/statistics").send().await.json()["semantic_search"]["model"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_moves_to_another_model_while_it_answers() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        let mut stored = Vec::new();
+        for n in 0..60 {
+            stored.push(service.store(&format!("t{}", n % 4), &format!("{} {n}", TEXTS[n % 4])).await);
+        }
+        let socket = format!("--socket={}", service.socket.display());
+        let flags = [named("second"), database.flags.clone(), vec![socket]].concat();
+        let elsewhere = TempDir::new().unwrap();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let config = crate::service::settings(elsewhere.path(), &flags);
+        let moving = tokio::spawn(async move { context_service::reembed(&config).await });
+        let mut searches = 0;
+        while !moving.is_finished() {
+            let found = search(&service, "semantic", json!({"query": TEXTS[1], "limit": 50})).await;
+            assert_eq!(ids(&found).len(), 50, "there are always vectors of all entries");
+            searches += 1;
+        }
+        let sentence = moving.await.unwrap().unwrap();
+        assert!(sentence.contains("second") && searches > 0, "{sentence}");
+        assert_eq!(model_in_use(&service).await, "second");
+        let late = service.store("t", "stored after the move").await;
+        let found = search(&service, "semantic", json!({"query": "stored after the move", "limit": 1})).await;
+        assert_eq!((ids(&found), &found["model"]), (vec![late], &json!("second")));
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_with_another_model_says_so_and_the_command_that_it_names_helps() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&named("second")).await;
+        let statistics = service.get("/v1/statistics").send().await.json();
+        let reason = statistics["semantic_search"]["reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("first") && reason.contains("second") && reason.contains("`context-service reembed`"), "{reason}");
+        assert_eq!(search(&service, "hybrid", json!({"query": "tags"})).await["search_modes_used"], json!(["fts"]));
+        service.begin_stop();
+        service.stopped().await;
+
+        // Nobody serves the database: the command does it by itself.
+        let elsewhere = TempDir::new().unwrap();
+        let flags = [named("second"), database.flags.clone()].concat();
+        let config = crate::service::settings(elsewhere.path(), &flags.iter().map(String::as_str).collect::<Vec<_>>());
+        let sentence = context_service::reembed(&config).await.unwrap();
+        assert!(sentence.contains("second now"), "{sentence}");
+        assert!(context_service::reembed(&config).await.unwrap().contains("already"));
+        let service = database.start(&named("second")).await;
+        assert_eq!(ids(&search(&service, "semantic", json!({"query": TEXTS[2], "limit": 4})).await).len(), 4);
+        service.begin_stop();
+        service.stopped().await;
+    }
+}

@@ -36,10 +36,11 @@ struct State {
     has_memory: bool,
 }
 
-/// Makes the index of a set when it is large enough and has none. Writes and searches go on meanwhile.
-pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32) -> diesel::QueryResult<()> {
+/// Makes the index of a set when it is large enough and has none, and says whether it did. Writes and searches go on
+/// meanwhile.
+pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32) -> diesel::QueryResult<bool> {
     if dimensions > MAX_DIMENSIONS {
-        return Ok(());
+        return Ok(false);
     }
     let name = format!("{PREFIX}{set_id}");
     let state = "SELECT to_regclass(?) IS NOT NULL AS exists, \
@@ -50,12 +51,12 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     let binds = vec![Bind::text(name.as_str()), Bind::text(name.as_str()), Bind::text(MEMORY)];
     let Some(State { exists, valid, in_the_making, bytes, has_memory }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
     else {
-        return Ok(());
+        return Ok(false);
     };
     // A row has its vector and some numbers.
     let vectors = bytes / (i64::from(dimensions) * 4 + 100);
     if valid || in_the_making || vectors < INDEXED_FROM {
-        return Ok(());
+        return Ok(false);
     }
     if exists {
         // Somebody was interrupted while making it.
@@ -81,5 +82,5 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     conn.batch_execute("RESET statement_timeout; RESET maintenance_work_mem; RESET max_parallel_maintenance_workers").await?;
     made?;
     tracing::info!(set = set_id, seconds = started.elapsed().as_secs(), "The index of the vectors is made");
-    Ok(())
+    Ok(true)
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, Timestamp};
 use context_store::{
-    EmbeddingModel, LateEmbedding, ModelUse, OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError, UnembeddedPage, VectorStore,
-    WriteOptions,
+    EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError,
+    UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::AsyncPgConnection;
 
+use super::moving::{Begin, Finish, Sweep};
 use super::pending::{Add, Claim, of_place};
 use super::rank::Rank;
 use super::use_model::{Once, UseModel};
@@ -23,6 +24,28 @@ use crate::store::PostgresStore;
 use crate::transaction::Writing;
 
 impl PostgresStore {
+    /// Makes the index of the set in this state, where it is due.
+    async fn look_after(&self, state: &'static str) -> Result<()> {
+        let mut lease = self.inner.pool.get().await?;
+        let conn = lease.conn();
+        let kept = async {
+            match use_model::of_state(conn, state).await? {
+                Some((set_id, model)) => Ok::<bool, Failure>(index::keep(conn, set_id, model.dimensions).await?),
+                None => Ok(false),
+            }
+        };
+        match kept.await {
+            Ok(false) => lease.give_back(),
+            // Making an index changed settings of the session.
+            Ok(true) => lease.discard(),
+            Err(failure) => {
+                lease.discard();
+                return Err(failure.into());
+            }
+        }
+        Ok(())
+    }
+
     /// Work that changes neither entries nor revisions.
     async fn aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
         let options = WriteOptions { now: Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
@@ -54,6 +77,21 @@ impl VectorStore for PostgresStore {
         self.aside(owner, Add(embeddings)).await
     }
 
+    async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
+        let Once(state) = self.aside(&OwnerId::default(), Begin(model.clone())).await?;
+        if !matches!(state, MoveState::Impossible(_)) {
+            self.inner.vectors.found();
+        }
+        Ok(state)
+    }
+
+    async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
+        // The index first, so that no search has to do without.
+        self.look_after("building").await?;
+        let Once(moved) = self.aside(&OwnerId::default(), Finish { model: model.clone(), at_most: waiting }).await?;
+        Ok(moved)
+    }
+
     async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking> {
         if search.semantic.is_some() && !self.inner.vectors.are_there() {
             return Err(no_such_vectors());
@@ -64,20 +102,9 @@ impl VectorStore for PostgresStore {
     }
 
     async fn maintain(&self) -> Result<()> {
-        let mut lease = self.inner.pool.get().await?;
-        let conn = lease.conn();
-        let kept = async {
-            let now = "DELETE FROM context.embedding_claims WHERE until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-            sql::execute(conn, Fragment::prepared(now, Vec::new())).await?;
-            if let Some((set_id, model)) = use_model::current(conn).await? {
-                index::keep(conn, set_id, model.dimensions).await?;
-            }
-            Ok::<(), Failure>(())
-        };
-        let kept = kept.await;
-        // Making an index changed settings of the session.
-        lease.discard();
-        Ok(kept?)
+        self.look_after("current").await?;
+        while self.aside(&OwnerId::default(), Sweep).await?.0 {}
+        Ok(())
     }
 }
 

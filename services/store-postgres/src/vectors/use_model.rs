@@ -100,6 +100,11 @@ pub(super) async fn holds_any(conn: &mut AsyncPgConnection, set_id: i64) -> Resu
 
 /// Makes a set.
 pub(super) async fn make(conn: &mut AsyncPgConnection, model: &EmbeddingModel, state: &'static str) -> Result<(), Failure> {
+    // One that was made before, gathered in vain or retired, is not taken up again: entries changed since.
+    let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
+                   WHERE model = ? AND dimensions = ?";
+    let binds = vec![Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
+    sql::execute(conn, Fragment::prepared(discard, binds)).await?;
     // Chunks of a set that is gone may still be there: its number is not used again.
     let insert = "WITH counted AS (INSERT INTO context.settings AS s (key, value) VALUES ('embedding_sets', '1') \
                   ON CONFLICT (key) DO UPDATE SET value = (s.value::bigint + 1)::text RETURNING value) \

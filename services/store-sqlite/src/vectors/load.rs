@@ -8,7 +8,8 @@ use diesel::connection::DefaultLoadingMode;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
-use super::set::{OpenVectors, Set, Vectors};
+use super::set::{OpenVectors, Set};
+use super::use_model::{BUILDING, CURRENT};
 use crate::schema::{chunks, embedding_sets};
 
 /// Changes handed to the index at a time.
@@ -19,23 +20,28 @@ const SLICE: usize = 8192;
 /// # Errors
 /// The database's.
 pub(crate) fn load(conn: &mut SqliteConnection) -> QueryResult<OpenVectors> {
-    let shared = Arc::new(Vectors::default());
     let last: Option<i64> = chunks::table.select(chunks::chunk_id).order(chunks::chunk_id.desc()).first(conn).optional()?;
-    let current: Option<(i64, String, i64)> = embedding_sets::table
-        .filter(embedding_sets::current.eq(1))
+    let current = set_of(conn, CURRENT)?;
+    if let Some(set) = &current {
+        fill(conn, set)?;
+    }
+    let building = set_of(conn, BUILDING)?;
+    Ok(OpenVectors::new(current.map(Arc::new), building.map(Arc::new), last.unwrap_or(0) + 1))
+}
+
+/// The set in this state, with an empty index.
+fn set_of(conn: &mut SqliteConnection, state: i64) -> QueryResult<Option<Set>> {
+    let found: Option<(i64, String, i64)> = embedding_sets::table
+        .filter(embedding_sets::current.eq(state))
         .select((embedding_sets::set_id, embedding_sets::model, embedding_sets::dimensions))
         .first(conn)
         .optional()?;
-    if let Some((id, identity, dimensions)) = current {
-        let model = EmbeddingModel { identity, dimensions: u32::try_from(dimensions).unwrap_or(0) };
-        let set = Set::new(id, model);
-        fill(conn, &set)?;
-        shared.set_current(Arc::new(set));
-    }
-    Ok(OpenVectors::new(shared, last.unwrap_or(0) + 1))
+    Ok(found
+        .map(|(id, identity, dimensions)| Set::new(id, EmbeddingModel { identity, dimensions: u32::try_from(dimensions).unwrap_or(0) })))
 }
 
-fn fill(conn: &mut SqliteConnection, set: &Set) -> QueryResult<()> {
+/// Reads the codes of a set into its index.
+pub(super) fn fill(conn: &mut SqliteConnection, set: &Set) -> QueryResult<()> {
     let rows = chunks::table
         .filter(chunks::set_id.eq(set.id))
         .order(chunks::chunk_id)

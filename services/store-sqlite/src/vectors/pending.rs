@@ -73,9 +73,9 @@ pub(super) fn add(transaction: &mut Transaction<'_>, embeddings: &[LateEmbedding
     for LateEmbedding { id, version, embedded } in embeddings {
         let Some(row_id) = transaction.owner.row_id(*id) else { continue };
         let Some(entry) = entries::find(transaction.conn, row_id)? else { continue };
-        let Some(set) = transaction.vectors.shared.current() else { continue };
+        let Some(set_id) = write::set_of(transaction, &embedded.model) else { continue };
         let has = chunks::table
-            .filter(chunks::row_id.eq(row_id).and(chunks::set_id.eq(set.id)))
+            .filter(chunks::row_id.eq(row_id).and(chunks::set_id.eq(set_id)))
             .select(chunks::chunk_id)
             .limit(1)
             .load::<i64>(transaction.conn)?;

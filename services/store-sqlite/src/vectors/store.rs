@@ -3,15 +3,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason};
 use context_store::{
-    EmbeddingModel, LateEmbedding, ModelUse, OwnerId, Page, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking, Read, Result,
-    StoreError, UnembeddedPage, VectorStore, WriteOptions,
+    EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Page, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking,
+    Read, Result, UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
-use tokio::sync::oneshot;
 
 use super::search::Search;
 use super::set::Set;
-use super::{pending, use_model};
+use super::{moving, pending, use_model};
 use crate::failure::store_error;
 use crate::owners::{self, Owner, id_of_row};
 use crate::store::SqliteStore;
@@ -20,9 +19,8 @@ use crate::{fts, weigh};
 #[async_trait]
 impl VectorStore for SqliteStore {
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
-        let (reply, answer) = oneshot::channel();
-        self.push(Box::new(use_model::UseModel { model: model.clone(), shared: Arc::clone(&self.vectors), reply, outcome: None }))?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
+        let model = model.clone();
+        self.aside(move |conn, open| use_model::use_model(conn, open, &model)).await
     }
 
     async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
@@ -37,9 +35,9 @@ impl VectorStore for SqliteStore {
     }
 
     async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {
-        let Some(set) = self.vectors.of(model) else { return Ok(UnembeddedPage { entries: Vec::new(), next: None }) };
+        let Some(set_id) = self.vectors.number_of(model) else { return Ok(UnembeddedPage { entries: Vec::new(), next: None }) };
         let after = after.and_then(|place| place.as_str().parse().ok()).unwrap_or(0);
-        self.searches.read(move |conn| pending::page(conn, set.id, after, limit)).await
+        self.searches.read(move |conn| pending::page(conn, set_id, after, limit)).await
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
@@ -52,6 +50,27 @@ impl VectorStore for SqliteStore {
         let options = WriteOptions { now: context_model::Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
         let written = self.write(owner, options, bytes, move |transaction| pending::add(transaction, &embeddings)).await?;
         Ok(written.outcome)
+    }
+
+    async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
+        let model = model.clone();
+        self.aside(move |conn, open| moving::begin(conn, open, &model)).await
+    }
+
+    async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
+        let model = model.clone();
+        self.aside(move |conn, open| moving::finish(conn, open, &model, waiting)).await
+    }
+
+    async fn maintain(&self) -> Result<()> {
+        if !self.vectors.let_go() {
+            return Ok(());
+        }
+        let mut after = Some(0);
+        while let Some(place) = after {
+            after = self.aside(move |conn, _| moving::sweep(conn, place)).await?;
+        }
+        Ok(())
     }
 
     async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking> {

@@ -1,6 +1,6 @@
 //! An entry's chunks, inside the transaction that writes the entry.
 
-use context_store::{Embedded, Embedding};
+use context_store::{Embedded, Embedding, EmbeddingModel};
 use context_vector::{Change, Item, code, encode};
 use diesel::prelude::*;
 
@@ -10,7 +10,8 @@ use crate::transaction::Transaction;
 /// Stores an entry's vectors when they are there and of the model in use; an entry without any waits for them.
 pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: &Embedding) -> QueryResult<()> {
     let Embedding::Now(Embedded { model, chunks: given }) = embedding else { return Ok(()) };
-    let Some(set) = transaction.vectors.shared.current().filter(|set| set.model == *model) else { return Ok(()) };
+    let Some(set_id) = set_of(transaction, model) else { return Ok(()) };
+    let is_current = transaction.vectors.current().is_some_and(|set| set.id == set_id);
     let dimensions = usize::try_from(model.dimensions).unwrap_or(0);
     if given.is_empty() || given.iter().any(|chunk| chunk.vector.len() != dimensions) {
         return Ok(());
@@ -25,7 +26,7 @@ pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: 
                 chunks::chunk_id.eq(chunk_id),
                 chunks::owner.eq(owner),
                 chunks::row_id.eq(row_id),
-                chunks::set_id.eq(set.id),
+                chunks::set_id.eq(set_id),
                 chunks::position.eq(i64::try_from(position).unwrap_or(i64::MAX)),
                 chunks::start_char.eq(i64::from(chunk.start)),
                 chunks::end_char.eq(i64::from(chunk.end)),
@@ -35,15 +36,23 @@ pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: 
         diesel::insert_into(vectors::table)
             .values((vectors::chunk_id.eq(chunk_id), vectors::vector.eq(encode(&chunk.vector))))
             .execute(transaction.conn)?;
-        transaction.vectors.push(Change::Add { owner, item: Item { chunk: chunk_id, entry: row_id, code } });
+        if is_current {
+            transaction.vectors.push(Change::Add { owner, item: Item { chunk: chunk_id, entry: row_id, code } });
+        }
     }
-    transaction.vectors.count(owner, 1);
+    transaction.vectors.count(owner, i64::from(is_current));
     Ok(())
+}
+
+/// The set of this model: the one in use or the one that is gathered.
+pub(super) fn set_of(transaction: &Transaction<'_>, model: &EmbeddingModel) -> Option<i64> {
+    let vectors = &transaction.vectors;
+    [vectors.current(), vectors.building()].into_iter().flatten().find(|set| set.model == *model).map(|set| set.id)
 }
 
 /// Deletes an entry's vectors, of every model.
 pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryResult<()> {
-    let Some(set) = transaction.vectors.shared.current() else { return Ok(()) };
+    let Some(set) = transaction.vectors.current() else { return Ok(()) };
     let found: Vec<(i64, i64)> =
         chunks::table.filter(chunks::row_id.eq(row_id)).select((chunks::chunk_id, chunks::set_id)).load(transaction.conn)?;
     let owner = transaction.owner.owner;

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use context_model::Filter;
 use context_store::{
-    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, ModelUse, OwnerId, RankSearch, RankedByMeaning, SemanticSearch,
-    Store, VectorStore, WriteOptions,
+    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, RankSearch,
+    RankedByMeaning, SemanticSearch, Store, VectorStore, WriteOptions,
 };
 use context_store_sqlite::{Config, SqliteStore};
 
@@ -83,5 +83,43 @@ async fn a_restart_finds_exactly_what_was_found_before() {
     // Chunks that come after a restart do not take the numbers of others.
     store.store_contexts(&owner, vec![entry("new")], true, with(vec![embedding(7777)])).await.unwrap();
     assert_eq!(nearest(&store, 7777 * 4).await[0].id, 601);
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its_vectors() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let other = EmbeddingModel { identity: "other".to_owned(), ..model() };
+    let mut store = open(&path);
+    store.use_model(&model()).await.unwrap();
+    let entries = (0..90u64).map(|seed| entry(&format!("text {seed}"))).collect();
+    store.store_contexts(&OwnerId::default(), entries, true, with((0..90).map(embedding).collect())).await.unwrap();
+    for (already, more) in [(0, 40), (40, 30), (70, 30)] {
+        assert_eq!(store.begin_move(&other).await.unwrap(), MoveState::Begun { embedded: already, entries: 90 });
+        for entry in store.unembedded(&other, None, more).await.unwrap().entries {
+            let chunk = EmbeddedChunk { start: 0, end: 1, vector: vector(9000 + entry.id as u64) };
+            let late =
+                LateEmbedding { id: entry.id, version: entry.version, embedded: Embedded { model: other.clone(), chunks: vec![chunk] } };
+            store.add_embeddings(&entry.owner, vec![late]).await.unwrap();
+        }
+        store.close().await;
+        drop(store);
+        store = open(&path);
+        assert_eq!(nearest(&store, 8).await[0].id, 3, "the old ones serve");
+    }
+    assert_eq!(store.finish_move(&other, 0).await.unwrap(), Moved::Done);
+    let search = |seed: u64| {
+        let semantic = Some(SemanticSearch { model: other.clone(), vector: vector(seed) });
+        RankSearch { fts: None, semantic, depth: 1000, explain: false }
+    };
+    let before = store.rank(&OwnerId::default(), search(9007), Filter::default(), read()).await.unwrap().semantic;
+    assert_eq!((before.len(), before[0].id), (90, 7));
+    store.close().await;
+    drop(store);
+    let store = open(&path);
+    store.maintain().await.unwrap();
+    let after = store.rank(&OwnerId::default(), search(9007), Filter::default(), read()).await.unwrap().semantic;
+    assert_eq!(after, before);
     store.close().await;
 }

@@ -5,8 +5,8 @@ use context_text::{Analyzer, Language, Mode, parse};
 
 use super::arrange::*;
 use crate::{
-    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsSearch, LateEmbedding, ModelUse, OwnerId, RankSearch, Ranking,
-    SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
+    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsSearch, LateEmbedding, ModelUse, MoveState, Moved, OwnerId,
+    RankSearch, Ranking, SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
 };
 
 const DIMENSIONS: u32 = 8;
@@ -274,4 +274,101 @@ pub async fn the_vectors_of_a_batch_are_those_of_its_last_texts(store: &dyn Stor
     assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), [one, other]);
     assert!(found[0].distance < 1e-3, "{found:?}");
     assert_eq!(nearest(vectors, 10.0).await, [other, one]);
+}
+
+fn newer() -> EmbeddingModel {
+    EmbeddingModel { identity: "test@2".to_owned(), ..model() }
+}
+
+/// Gives vectors of a model at this angle to at most so many entries that wait for them.
+async fn gather(vectors: &dyn VectorStore, model: &EmbeddingModel, degrees: f32, at_most: u32) -> u64 {
+    let mut taken = 0;
+    for entry in vectors.unembedded(model, None, at_most).await.expect("a page").entries {
+        let embedded = Embedded { model: model.clone(), ..embedded(at_angles(&[degrees])) };
+        let late = LateEmbedding { id: entry.id, version: entry.version, embedded };
+        taken += vectors.add_embeddings(&entry.owner, vec![late]).await.expect("they are added");
+    }
+    taken
+}
+
+async fn with_model(vectors: &dyn VectorStore, model: &EmbeddingModel, degrees: f32) -> Vec<(i64, f64)> {
+    let search = RankSearch { semantic: Some(SemanticSearch { model: model.clone(), vector: vector(degrees) }), ..by_meaning(0.0, 10) };
+    ranking(vectors, search, Filter::default()).await.semantic.iter().map(|found| (found.id, found.distance)).collect()
+}
+
+/// Searches go on with the vectors in use until all of the other model's are there.
+pub async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        ids.push(store_at(store, &format!("text {n}"), &[10.0 * n as f32]).await);
+    }
+    assert_eq!(vectors.begin_move(&model()).await.expect("answers"), MoveState::Done, "they are in use");
+    assert_eq!(vectors.finish_move(&newer(), 9).await.expect("answers"), Moved::NotBegun);
+    assert_eq!(vectors.begin_move(&newer()).await.expect("begins"), MoveState::Begun { embedded: 0, entries: 4 });
+    assert_eq!(gather(vectors, &newer(), 90.0, 3).await, 3);
+    assert_eq!(vectors.finish_move(&newer(), 0).await.expect("answers"), Moved::Waiting);
+    assert_eq!(vectors.use_model(&newer()).await.expect("answers"), ModelUse::Other(model()));
+    let search = RankSearch { semantic: Some(SemanticSearch { model: newer(), vector: vector(0.0) }), ..by_meaning(0.0, 10) };
+    assert!(matches!(vectors.rank(&me(), search, Filter::default(), now()).await, Err(StoreError::Rejected(_))));
+
+    // Everything else goes on meanwhile.
+    let late = store_at(store, "meanwhile", &[0.0]).await;
+    let options = WriteOptions { embeddings: vec![at_angles(&[1.0])], ..options(1) };
+    store.update_contexts(&me(), vec![update(ids[0]).text("changed").0], true, options).await.expect("the update works");
+    delete_ids(store, &[ids[1]]).await;
+    assert_eq!(nearest(vectors, 0.0).await, [late, ids[0], ids[2], ids[3]]);
+    let revision_before = revision(store).await;
+    assert_eq!(gather(vectors, &newer(), 45.0, 10).await, 3, "the last, the new and the changed one");
+    assert_eq!(vectors.embedded_entries(&me(), &model()).await.expect("counts"), 4);
+    assert_eq!(vectors.finish_move(&newer(), 0).await.expect("answers"), Moved::Done);
+    assert_eq!(vectors.finish_move(&newer(), 0).await.expect("answers"), Moved::Done, "it is done");
+    assert_eq!(revision(store).await, revision_before, "no entry changed");
+
+    let found = with_model(vectors, &newer(), 90.0).await;
+    assert_eq!(found.iter().map(|found| found.0).collect::<Vec<_>>(), [ids[2], late, ids[3], ids[0]]);
+    assert!(found[0].1 < 1e-3 && found[1].1 > 0.5, "{found:?}");
+    assert_eq!(vectors.use_model(&model()).await.expect("answers"), ModelUse::Other(newer()));
+    assert_eq!(vectors.use_model(&newer()).await.expect("answers"), ModelUse::Ready);
+    assert_eq!(vectors.embedded_entries(&me(), &newer()).await.expect("counts"), 4);
+    let stored = Embedding::Now(Embedded { model: newer(), ..embedded(at_angles(&[90.0])) });
+    let latest = put(store, entry("with the new one"), &me(), stored).await;
+    delete_ids(store, &[ids[2]]).await;
+    vectors.maintain().await.expect("what is left of the old ones goes");
+    assert_eq!(with_model(vectors, &newer(), 90.0).await[0].0, latest);
+    assert_eq!(with_model(vectors, &newer(), 90.0).await.len(), 4);
+}
+
+/// What was gathered is kept, until another model is wanted.
+pub async fn a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    for n in 0..3 {
+        store_at(store, &format!("text {n}"), &[0.0]).await;
+    }
+    vectors.begin_move(&newer()).await.expect("begins");
+    gather(vectors, &newer(), 90.0, 2).await;
+    assert_eq!(vectors.begin_move(&newer()).await.expect("goes on"), MoveState::Begun { embedded: 2, entries: 3 });
+    let third = EmbeddingModel { identity: "test@3".to_owned(), ..model() };
+    assert_eq!(vectors.begin_move(&third).await.expect("begins"), MoveState::Begun { embedded: 0, entries: 3 });
+    assert_eq!(vectors.finish_move(&newer(), 9).await.expect("answers"), Moved::NotBegun);
+    vectors.maintain().await.expect("what is left goes");
+    assert_eq!(gather(vectors, &third, 30.0, 10).await, 3);
+    assert_eq!(vectors.finish_move(&third, 0).await.expect("answers"), Moved::Done);
+    // Back to one that was gathered in vain: from the beginning.
+    assert_eq!(vectors.begin_move(&newer()).await.expect("begins"), MoveState::Begun { embedded: 0, entries: 3 });
+    assert_eq!(with_model(vectors, &third, 30.0).await.len(), 3);
+}
+
+/// Entries that come while the last ones are embedded do not put the end off for ever.
+pub async fn a_move_may_leave_some_entries_waiting(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    for n in 0..3 {
+        store_at(store, &format!("text {n}"), &[0.0]).await;
+    }
+    vectors.begin_move(&newer()).await.expect("begins");
+    gather(vectors, &newer(), 90.0, 2).await;
+    assert_eq!(vectors.finish_move(&newer(), 1).await.expect("answers"), Moved::Done);
+    assert_eq!(with_model(vectors, &newer(), 90.0).await.len(), 2);
+    assert_eq!(gather(vectors, &newer(), 80.0, 10).await, 1);
+    assert_eq!(with_model(vectors, &newer(), 90.0).await.len(), 3);
 }

@@ -1,0 +1,227 @@
+//! `context-service reembed`: moving to another embedding model. The service that serves the database does it, where
+//! there is one, and uses the new model from then on; else it is done here.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse as _, Response};
+use context_engine::{Engine, Reembedded, Reembedding, SystemClock};
+use context_model::Error;
+use context_providers::Embedder;
+use context_store_sqlite::OpenError;
+use http::StatusCode;
+use http_body_util::{BodyExt as _, Limited};
+use serde::{Deserialize, Serialize};
+use tokio::net::UnixStream;
+use tokio::time::Instant;
+
+use crate::admin::{self, ask};
+use crate::app::App;
+use crate::cli::Cli;
+use crate::config::{self, Config};
+use crate::edge::Peer;
+use crate::models::{self, Choice};
+use crate::rest::{self, Problem};
+use crate::serve::StartError;
+
+/// The route, on the Unix socket alone. Whoever can open the socket is the user who owns the database.
+pub const REEMBED_ROUTE: &str = "/internal/reembed";
+
+const MAX_REQUEST_BYTES: usize = 64 * 1024;
+
+/// How often a command asks how far the service is.
+const POLL: Duration = Duration::from_millis(250);
+
+/// Cells of the progress bar.
+const BAR: i64 = 40;
+
+/// What a command asks of a service.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Ask {
+    /// Move to the model of these flags, or go on with it.
+    Begin { flags: Vec<String> },
+    /// Say how far it is.
+    Look,
+}
+
+/// How far a service is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+enum Status {
+    /// There is nothing to do.
+    Idle,
+    /// It embeds.
+    Running { embedded: i64, entries: i64 },
+    /// It is done; what to tell the user.
+    Done { sentence: String },
+    /// It stopped; why.
+    Failed { sentence: String },
+}
+
+/// The move that a service is making.
+#[derive(Clone)]
+pub struct Moves {
+    app: Arc<App>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl Moves {
+    /// Nothing is moving yet.
+    pub fn new(app: Arc<App>) -> Self {
+        Self { app, status: Arc::new(Mutex::new(Status::Idle)) }
+    }
+
+    fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, status: Status) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    /// Begins, unless something is moving already.
+    fn begin(&self, flags: Vec<String>) -> Result<(), Error> {
+        let arguments = std::iter::once("context-service".to_owned()).chain(flags).map(Into::into);
+        let read = config::read::<Cli>(arguments, &|_| None);
+        let config = read.map_err(|refusal| Error::invalid("flags", refusal.text))?.config;
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*status, Status::Running { .. }) {
+            return Ok(());
+        }
+        *status = Status::Running { embedded: 0, entries: 0 };
+        drop(status);
+        let moves = self.clone();
+        tokio::spawn(async move {
+            let progress = |Reembedding { embedded, entries }| moves.set(Status::Running { embedded, entries });
+            let outcome = run(&moves.app.engine, &config, progress).await;
+            moves.set(match outcome {
+                Ok(sentence) => Status::Done { sentence },
+                Err(sentence) => Status::Failed { sentence },
+            });
+        });
+        Ok(())
+    }
+}
+
+/// Answers a command with how far it is.
+pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
+    if request.extensions().get::<Peer>() != Some(&Peer::Unix) {
+        return rest::not_found(request).await.into_response();
+    }
+    let run = async {
+        let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await;
+        let body = body.map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?.to_bytes();
+        match context_model::decode_slice::<Ask>(&body)? {
+            Ask::Begin { flags } => moves.begin(flags)?,
+            Ask::Look => {}
+        }
+        Ok::<Status, Error>(moves.status())
+    };
+    match run.await {
+        Ok(status) => (StatusCode::OK, axum::Json(status)).into_response(),
+        Err(error) => Problem::from(error).into_response(),
+    }
+}
+
+/// Loads the model of these settings and moves to it.
+async fn run(engine: &Engine, config: &Config, progress: impl Fn(Reembedding) + Send) -> Result<String, String> {
+    let embedder: Arc<dyn Embedder> = models::load(models::choose(config)?, config).await??;
+    let name = embedder.model().name.clone();
+    let outcome = engine.reembed(embedder, progress).await.map_err(|error| error.message)?;
+    Ok(match outcome {
+        Reembedded::Before => format!("the vectors of {name} are in use already"),
+        Reembedded::Now { refused: 0 } => format!("search by meaning uses {name} now; start every service with these settings from now on"),
+        Reembedded::Now { refused } => {
+            format!(
+                "search by meaning uses {name} now, without {refused} entries that it refused; start every service with these settings from now on"
+            )
+        }
+    })
+}
+
+/// Moves the database of these settings to their embedding model, with a progress bar on a terminal, and gives the
+/// sentence to end with.
+///
+/// # Errors
+/// A sentence that says what is wrong. What was embedded until then is kept.
+pub async fn command(config: &Config) -> Result<String, String> {
+    let choice = models::choose(config)?;
+    if let Choice::Off(reason) = &choice {
+        return Err(format!("there is no embedding model to move to: {reason}"));
+    }
+    let deadline = Instant::now() + admin::PATIENCE;
+    let bar = Bar::default();
+    let store = loop {
+        if let Ok(stream) = UnixStream::connect(config.socket()).await {
+            return at_the_service(config, stream, models::flags(config, &choice), &bar).await;
+        }
+        match admin::open(config).await {
+            Ok(store) => break store,
+            // A service that starts or stops holds the database and has no socket.
+            Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => tokio::time::sleep(admin::POLL).await,
+            Err(error) => return Err(error.to_string()),
+        }
+    };
+    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|error| error.to_string())?;
+    let outcome = run(&engine, config, |Reembedding { embedded, entries }| bar.show(embedded, entries)).await;
+    bar.end();
+    engine.close().await;
+    outcome
+}
+
+/// Lets a running service do it, and watches.
+async fn at_the_service(config: &Config, stream: UnixStream, flags: Vec<String>, bar: &Bar) -> Result<String, String> {
+    let mut stream = stream;
+    let mut question = Ask::Begin { flags };
+    loop {
+        let body = serde_json::to_string(&question).map_err(|error| error.to_string())?;
+        let answer = ask(stream, REEMBED_ROUTE, &body).await.inspect_err(|_| bar.end())?;
+        match serde_json::from_str(&answer).map_err(|error| format!("the service gave no proper answer: {error}"))? {
+            Status::Running { embedded, entries } => bar.show(embedded, entries),
+            Status::Done { sentence } => {
+                bar.end();
+                return Ok(sentence);
+            }
+            Status::Failed { sentence } => {
+                bar.end();
+                return Err(format!("{sentence}; what was embedded is kept, and the same command goes on with it"));
+            }
+            Status::Idle => return Err("the service was started anew; the same command goes on where it was".to_owned()),
+        }
+        question = Ask::Look;
+        tokio::time::sleep(POLL).await;
+        stream = UnixStream::connect(config.socket()).await.map_err(|error| {
+            bar.end();
+            format!("the service went away ({error}); when it is back, the same command goes on where it was")
+        })?;
+    }
+}
+
+/// Progress on a terminal; nothing elsewhere.
+#[derive(Default)]
+struct Bar {
+    shown: Mutex<Option<(i64, i64)>>,
+}
+
+impl Bar {
+    fn show(&self, embedded: i64, entries: i64) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::io::stderr().is_terminal() || *shown == Some((embedded, entries)) {
+            return;
+        }
+        let filled = embedded.min(entries) * BAR / entries.max(1);
+        let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
+        // Nobody is left to tell when this fails.
+        let _ = write!(std::io::stderr(), "\r[{bar:<40}] {embedded} of {entries} entries");
+        *shown = Some((embedded, entries));
+    }
+
+    fn end(&self) {
+        if self.shown.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            eprintln!();
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! How long a search by meaning takes in PostgreSQL and how much it finds, beside the bare statement in the same run.
+//!
+//! ```sh
+//! cargo run --release --example nearest -- 100000 384 [VECTORS]
+//! ```
+//!
+//! CONTEXT_TEST_POSTGRES_URL names a server; the database is made for the run. VECTORS is a file of 32-bit floats,
+//! little-endian, one vector after the other; where it has fewer than wanted, vectors are perturbed copies.
+#![expect(clippy::print_stdout, reason = "it prints what it measured")]
+
+use std::time::{Duration, Instant};
+
+use context_model::{Filter, Tags};
+use context_store::{EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _};
+use context_store_postgres::{Config, PostgresStore, Target};
+use context_test_postgres::{Client, TestDatabase};
+
+/// Queries of a run.
+const QUERIES: usize = 100;
+/// Results that are compared.
+const WANTED: usize = 10;
+/// Results of a search of ten, as the operations ask for them.
+const DEPTH: u32 = 64;
+/// Tags, and the share of the entries that have them: every so-manieth.
+const SHARES: [(&str, usize); 3] = [("tenth", 10), ("hundredth", 100), ("thousandth", 1000)];
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let count: usize = arguments.next().map_or(Ok(20_000), |count| count.parse())?;
+    let dimensions: usize = arguments.next().map_or(Ok(384), |dimensions| dimensions.parse())?;
+    let mut random = Random(7);
+    let real = match arguments.next() {
+        Some(path) => read(&std::fs::read(path)?, dimensions),
+        None => (0..1000).map(|_| random.direction(dimensions)).collect(),
+    };
+    let (vectors, queries) = vectors(&real, count, &mut random);
+    println!(
+        "{count} vectors of {dimensions} dimensions, {} of them as given; {QUERIES} queries, the nearest {WANTED}",
+        real.len().min(count)
+    );
+    let database = TestDatabase::empty().await.ok_or("there is no server")?;
+    let store = PostgresStore::open(Config::new(Target::parse(database.url())?)).await?;
+    let model = EmbeddingModel { identity: "example".to_owned(), dimensions: u32::try_from(dimensions)? };
+    store.use_model(&model).await?;
+    let client = database.connect().await;
+    let started = Instant::now();
+    fill(&client, &vectors).await?;
+    println!("filled in {:.1} s", started.elapsed().as_secs_f64());
+    let started = Instant::now();
+    store.maintain().await?;
+    println!("index made in {:.1} s", started.elapsed().as_secs_f64());
+    client.batch_execute("ANALYZE context.entries; ANALYZE context.chunks").await?;
+
+    for (name, every) in [("all", 1)].into_iter().chain(SHARES) {
+        let exact: Vec<Vec<i64>> = queries.iter().map(|query| exact(query, &vectors, every)).collect();
+        let filter = match every {
+            1 => Filter::default(),
+            _ => Filter { tags: Some(Tags::from_normalised(vec![name.to_owned()])), ..Filter::default() },
+        };
+        let (mut found, mut times, mut plan) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, query) in queries.iter().chain(&queries).enumerate() {
+            let semantic = Some(SemanticSearch { model: model.clone(), vector: query.clone() });
+            let search = RankSearch { fts: None, semantic, depth: DEPTH, explain: place == 0 };
+            let started = Instant::now();
+            let ranking = store.rank(&OwnerId::default(), search, filter.clone(), Read::default()).await?;
+            // The first half fills the server's cache.
+            if place >= QUERIES {
+                times.push(started.elapsed());
+                found.push(ranking.semantic.iter().take(WANTED).map(|hit| hit.id).collect());
+            }
+            if place == 0 {
+                plan = ranking.plan;
+            }
+        }
+        println!("{name:>12}: store     {}  {}", shown(&times, recall(&found, &exact)), plan.first().map_or("", String::as_str));
+        for way in [Way::Index, Way::Measured] {
+            let (found, times) = bare(&client, dimensions, &queries, name, every, way).await?;
+            println!("{name:>12}: {} {}", way.name(), shown(&times, recall(&found, &exact)));
+        }
+    }
+    store.close().await;
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Index,
+    Measured,
+}
+
+impl Way {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Index => "bare index",
+            Self::Measured => "bare exact",
+        }
+    }
+}
+
+/// The same rows by a prepared statement and a transaction with the same settings.
+async fn bare(
+    client: &Client,
+    dimensions: usize,
+    queries: &[Vec<f32>],
+    tag: &str,
+    every: usize,
+    way: Way,
+) -> Result<(Vec<Vec<i64>>, Vec<Duration>), Box<dyn std::error::Error>> {
+    let filter = match every {
+        1 => String::new(),
+        _ => format!("AND e.tags && ARRAY['{tag}'] AND ARRAY[e.owner_id] @> ARRAY['default']"),
+    };
+    let join = if every == 1 { "" } else { "JOIN context.entries AS e ON e.owner_id = c.owner_id AND e.id = c.id" };
+    let order = match way {
+        Way::Index => format!("c.embedding::halfvec({dimensions}) <-> $1::text::halfvec({dimensions})"),
+        Way::Measured => "c.embedding <-> $1::text::vector".to_owned(),
+    };
+    let statement = client
+        .prepare(&format!(
+            "SELECT near.id, near.embedding <-> $1::text::vector AS distance FROM (SELECT c.id, c.embedding FROM context.chunks AS c {join} \
+             WHERE c.set_id = 1 AND c.owner_id = 'default' {filter} ORDER BY {order} LIMIT {}) AS near ORDER BY distance, near.id DESC",
+            DEPTH + DEPTH / 2
+        ))
+        .await?;
+    let sort = if matches!(way, Way::Index) { "SET LOCAL enable_sort = off" } else { "SET LOCAL jit = off" };
+    let begin = format!(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = 100; {sort}"
+    );
+    let (mut found, mut times) = (Vec::new(), Vec::new());
+    for (place, query) in queries.iter().chain(queries).enumerate() {
+        let text = format!("{query:?}");
+        let started = Instant::now();
+        client.batch_execute(&begin).await?;
+        let rows = client.query(&statement, &[&text]).await?;
+        client.batch_execute("COMMIT").await?;
+        if place >= queries.len() {
+            times.push(started.elapsed());
+            found.push(rows.iter().take(WANTED).map(|row| row.get(0)).collect());
+        }
+    }
+    Ok((found, times))
+}
+
+async fn fill(client: &Client, vectors: &[Vec<f32>]) -> Result<(), Box<dyn std::error::Error>> {
+    let count = i64::try_from(vectors.len())?;
+    client.execute("INSERT INTO context.owners VALUES ('default', 1, $1, $1, 0, 0, 0, 1)", &[&count]).await?;
+    let tags: String =
+        SHARES.iter().map(|(tag, every)| format!(" || CASE WHEN i % {every} = 0 THEN ARRAY['{tag}'] ELSE ARRAY[]::text[] END")).collect();
+    let entries = format!(
+        "INSERT INTO context.entries SELECT 'default', i, 't' || i % 50, 'user', 0, 1, i, i, ARRAY[]::text[]{tags}, '', '{{}}', '{{}}', '', \
+         false, 'text' FROM generate_series(1, $1::bigint) AS i"
+    );
+    client.execute(&entries, &[&count]).await?;
+    for (part, first) in vectors.chunks(2_000).zip((0i64..).step_by(2_000)) {
+        let texts: Vec<String> = part.iter().map(|vector| format!("{vector:?}")).collect();
+        let chunks = "INSERT INTO context.chunks SELECT 'default', $1 + v.place, 1, 0, 0, 4, v.text::vector \
+                      FROM unnest($2::text[]) WITH ORDINALITY AS v(text, place)";
+        client.execute(chunks, &[&first, &texts]).await?;
+    }
+    Ok(())
+}
+
+fn read(bytes: &[u8], dimensions: usize) -> Vec<Vec<f32>> {
+    let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    bytes.chunks_exact(dimensions * 4).map(|bytes| normalised(bytes.chunks_exact(4).map(value).collect())).collect()
+}
+
+fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    vector.iter_mut().for_each(|value| *value /= length);
+    vector
+}
+
+/// The stored vectors and the queries, none of which is stored.
+fn vectors(base: &[Vec<f32>], count: usize, random: &mut Random) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
+    let step = (base.len() / QUERIES).max(1);
+    let (mut queries, mut stored) = (Vec::new(), Vec::new());
+    for (place, vector) in base.iter().enumerate() {
+        if place % step == 0 && queries.len() < QUERIES { queries.push(vector.clone()) } else { stored.push(vector.clone()) }
+    }
+    let originals = stored.len();
+    while stored.len() < count {
+        let original = &stored[random.below(originals)];
+        let noise = random.direction(original.len());
+        stored.push(normalised(original.iter().zip(noise).map(|(value, noise)| value + 0.5 * noise).collect()));
+    }
+    stored.truncate(count);
+    (stored, queries)
+}
+
+/// The nearest of every so-manieth.
+fn exact(query: &[f32], vectors: &[Vec<f32>], every: usize) -> Vec<i64> {
+    let squared = |vector: &[f32]| vector.iter().zip(query).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
+    let mut found: Vec<(f32, usize)> = (1..=vectors.len()).filter(|id| id % every == 0).map(|id| (squared(&vectors[id - 1]), id)).collect();
+    found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    found.into_iter().take(WANTED).map(|(_, id)| i64::try_from(id).unwrap_or(0)).collect()
+}
+
+fn recall(found: &[Vec<i64>], exact: &[Vec<i64>]) -> f64 {
+    let hits: usize = found.iter().zip(exact).map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count()).sum();
+    hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64
+}
+
+fn shown(times: &[Duration], recall: f64) -> String {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+    format!("p50 {:8.3} ms  p99 {:8.3} ms  recall {recall:.4}", at(0.5), at(0.99))
+}
+
+/// A small generator, so that runs are alike.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        // Vigna, xorshift64*.
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// A random direction: sums of uniform numbers are near enough to normal ones.
+    fn direction(&mut self, dimensions: usize) -> Vec<f32> {
+        let mut uniform = || (self.next() >> 40) as f32 / (1u32 << 24) as f32 - 0.5;
+        normalised((0..dimensions).map(|_| uniform() + uniform() + uniform() + uniform()).collect())
+    }
+}

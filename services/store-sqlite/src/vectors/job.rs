@@ -1,0 +1,59 @@
+//! A write of its own kind, because it belongs to no owner.
+
+use context_store::StoreError;
+use diesel::sqlite::SqliteConnection;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::queue::Weight;
+use crate::store::SqliteStore;
+use crate::writer::{Job, Open};
+
+struct Aside<T, W> {
+    work: W,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+    outcome: Option<Result<T, StoreError>>,
+}
+
+impl<T, W> Weight for Aside<T, W> {
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+impl<T, W> Job for Aside<T, W>
+where
+    T: Send,
+    W: FnMut(&mut SqliteConnection, &mut Open) -> Result<T, Failure> + Send,
+{
+    fn is_abandoned(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure> {
+        self.outcome = None;
+        self.outcome = Some(Ok((self.work)(conn, open)?));
+        Ok(())
+    }
+
+    fn reject(&mut self, error: StoreError) {
+        self.outcome = Some(Err(error));
+    }
+
+    fn answer(self: Box<Self>) {
+        let Self { work: _, reply, outcome } = *self;
+        let _ = reply.send(outcome.unwrap_or_else(|| Err(StoreError::Internal("a write ended without an outcome".into()))));
+    }
+}
+
+impl SqliteStore {
+    /// Runs work on the sets of vectors in the writer's transaction.
+    pub(super) async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut SqliteConnection, &mut Open) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.push(Box::new(Aside { work, reply, outcome: None }))?;
+        answer.await.unwrap_or(Err(StoreError::Closed))
+    }
+}

@@ -1,0 +1,104 @@
+//! Moving to another model: its vectors are gathered in a set of their own, beside the set in use, which changes in one
+//! transaction when they are all there.
+
+use std::sync::Arc;
+
+use context_store::{EmbeddingModel, MoveState, Moved};
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+use diesel::sqlite::SqliteConnection;
+
+use super::load::fill;
+use super::set::Set;
+use super::use_model::{BUILDING, CURRENT, DISCARDED, make, use_model};
+use crate::failure::Failure;
+use crate::schema::{chunks, embedding_sets, entries, vectors};
+use crate::sql::{Bind, Fragment, query};
+use crate::writer::Open;
+
+/// Chunks deleted in one transaction.
+const SWEPT: i64 = 1_000;
+
+/// Begins to gather vectors of the model, or goes on with it.
+pub(super) fn begin(conn: &mut SqliteConnection, open: &mut Open, model: &EmbeddingModel) -> Result<MoveState, Failure> {
+    if let context_store::ModelUse::Ready = use_model(conn, open, model)? {
+        return Ok(MoveState::Done);
+    }
+    let set_id = match open.vectors.building() {
+        Some(set) if set.model == *model => set.id,
+        other => {
+            if let Some(set) = other {
+                discard(conn, &[set.id])?;
+            }
+            let set = make(conn, model, BUILDING)?;
+            let id = set.id;
+            open.vectors.begin(Arc::new(set));
+            id
+        }
+    };
+    let embedded = chunks::table.filter(chunks::set_id.eq(set_id).and(chunks::position.eq(0))).count().get_result(conn)?;
+    Ok(MoveState::Begun { embedded, entries: entries::table.count().get_result(conn)? })
+}
+
+fn discard(conn: &mut SqliteConnection, sets: &[i64]) -> QueryResult<()> {
+    let sets = embedding_sets::table.filter(embedding_sets::set_id.eq_any(sets));
+    diesel::update(sets).set(embedding_sets::current.eq(DISCARDED)).execute(conn)?;
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct Count {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// Puts the gathered vectors in the place of those in use, when at most so many entries have none.
+pub(super) fn finish(conn: &mut SqliteConnection, open: &mut Open, model: &EmbeddingModel, at_most: u64) -> Result<Moved, Failure> {
+    let before = open.vectors.current();
+    if before.as_ref().is_some_and(|set| set.model == *model) {
+        return Ok(Moved::Done);
+    }
+    let Some(gathered) = open.vectors.building().filter(|set| set.model == *model) else { return Ok(Moved::NotBegun) };
+    let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
+    let mut waiting = Fragment::new(
+        "SELECT count(*) AS count FROM (SELECT 1 FROM entries NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE \
+         chunks.row_id = entries.row_id AND chunks.set_id = ",
+    );
+    waiting.bind(Bind::Int(gathered.id)).push(") LIMIT ").bind(Bind::Int(at_most.saturating_add(1))).push(")");
+    if query::<Count>(conn, &waiting)?.first().map_or(0, |row| row.count) > at_most {
+        return Ok(Moved::Waiting);
+    }
+    if let Some(before) = before {
+        discard(conn, &[before.id])?;
+    }
+    let set = embedding_sets::table.find(gathered.id);
+    diesel::update(set).set(embedding_sets::current.eq(CURRENT)).execute(conn)?;
+    let set = Set::new(gathered.id, model.clone());
+    fill(conn, &set)?;
+    open.vectors.switch(Arc::new(set));
+    Ok(Moved::Done)
+}
+
+/// Deletes some chunks of a discarded set, then the set; says from where to go on, `None` when nothing is left.
+pub(super) fn sweep(conn: &mut SqliteConnection, after: i64) -> Result<Option<i64>, Failure> {
+    let discarded: Option<i64> = embedding_sets::table
+        .filter(embedding_sets::current.eq(DISCARDED))
+        .select(embedding_sets::set_id)
+        .order(embedding_sets::set_id)
+        .first(conn)
+        .optional()?;
+    let Some(set_id) = discarded else { return Ok(None) };
+    let found: Vec<i64> = chunks::table
+        .filter(chunks::chunk_id.gt(after).and(chunks::set_id.eq(set_id)))
+        .select(chunks::chunk_id)
+        .order(chunks::chunk_id)
+        .limit(SWEPT)
+        .load(conn)?;
+    diesel::delete(vectors::table.filter(vectors::chunk_id.eq_any(&found))).execute(conn)?;
+    diesel::delete(chunks::table.filter(chunks::chunk_id.eq_any(&found))).execute(conn)?;
+    if i64::try_from(found.len()).unwrap_or(i64::MAX) < SWEPT {
+        diesel::delete(embedding_sets::table.find(set_id)).execute(conn)?;
+        return Ok(Some(0));
+    }
+    Ok(found.last().copied())
+}
