@@ -1,42 +1,249 @@
-//! Connecting to the server.
+//! A connection to the server, and how it is made.
 
+use std::collections::{HashMap, VecDeque};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel::QueryResult;
+use diesel::pg::Pg;
+use diesel::query_builder::QueryFragment;
+use diesel::result::Error as DieselError;
+use diesel_async::SimpleAsyncConnection;
+use futures::future::{BoxFuture, FutureExt as _, select};
+use futures::stream::TryStreamExt as _;
+use futures::{join, poll};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Statement};
 
+use crate::failure::{self, Kind};
+use crate::statement::{DriverError, Encoded, PgRow, Types};
 use crate::target::Target;
 use crate::tls::Tls;
 
 /// How long a connection may be silent before the system asks whether the other side is there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// How long a server may take to hear that a connection ends.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Statements sent and not yet looked at, at most, and the bytes of one of them: the connection keeps what it has not
+/// sent yet in memory.
+const MOST_UNDER_WAY: usize = 64;
+const LARGEST_UNDER_WAY: usize = 256 * 1024;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    #[error("{}", described(.0))]
-    Driver(tokio_postgres::Error),
     #[error(transparent)]
-    Setup(#[from] diesel::ConnectionError),
+    Driver(DriverError),
     #[error("there was no answer within {0:?}")]
     TimedOut(Duration),
 }
 
-/// The driver's chain in one line: its own message is only the last step.
-fn described(error: &tokio_postgres::Error) -> String {
-    if let Some(said) = error.as_db_error() {
-        return said.message().to_owned();
+/// Why the end of a transaction, and what was sent with it, came to nothing.
+#[derive(Debug)]
+pub(crate) enum Unfinished {
+    /// The server refused something before the end: it has undone all of it.
+    Refused(DieselError),
+    /// The end itself failed, or the connection was lost when the server may have read that far.
+    Unknown(DieselError),
+}
+
+/// One connection, with the statements that stay prepared on it.
+///
+/// It takes the place of diesel-async's type of the same name, behind the same traits. That one hides the SQLSTATE of
+/// an error, asks the server three times for a statement that does not stay prepared, and cannot leave a statement's
+/// outcome for later.
+pub(crate) struct AsyncPgConnection {
+    client: Arc<Client>,
+    /// By their text; `None` where the next transaction may meet another server process.
+    prepared: Option<HashMap<String, Statement>>,
+    /// Types of extensions, which have other numbers in each database.
+    types: Types,
+    /// Statements that were sent, in order, and whose outcome nobody has looked at yet.
+    under_way: VecDeque<BoxFuture<'static, Result<(), tokio_postgres::Error>>>,
+    /// Tells the task that reads and writes that this value is gone.
+    _alive: tokio::sync::oneshot::Sender<()>,
+}
+
+impl AsyncPgConnection {
+    /// Whether the server, or the way to it, has ended the connection.
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
     }
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let further = error.to_string();
-        if !text.contains(&further) {
-            text.push_str(": ");
-            text.push_str(&further);
+
+    /// Stops what runs on this connection.
+    pub fn cancel_token(&self) -> tokio_postgres::CancelToken {
+        self.client.cancel_token()
+    }
+
+    /// Encodes a statement with the types that are known.
+    pub fn encode(&self, query: &(impl QueryFragment<Pg> + ?Sized)) -> QueryResult<Encoded> {
+        Encoded::of(query, &self.types)
+    }
+
+    /// Asks the server once for the numbers of an extension's type, in whatever schema it lives.
+    pub async fn learn(&mut self, name: &'static str) -> QueryResult<()> {
+        if self.types.contains_key(name) {
+            return Ok(());
         }
-        cause = error.source();
+        let find = "SELECT oid, typarray FROM pg_catalog.pg_type WHERE typname = $1 \
+                    ORDER BY pg_catalog.pg_type_is_visible(oid) DESC, oid LIMIT 1";
+        let client = Arc::clone(&self.client);
+        let rows = self.in_turn(client.query_typed(find, &[(&name, Type::TEXT)])).await?;
+        if let Some(row) = rows.first() {
+            Arc::make_mut(&mut self.types).insert(name, (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?));
+        }
+        Ok(())
     }
-    text
+
+    /// Runs `own` after everything that is under way, which is sent before it and answered before it. The first error
+    /// of all is the result: in a transaction the later ones follow from it.
+    async fn in_turn<T>(&mut self, own: impl Future<Output = Result<T, tokio_postgres::Error>>) -> QueryResult<T> {
+        let mut own = pin!(own);
+        // Sends it.
+        let mut answered = match poll!(own.as_mut()) {
+            Poll::Ready(answered) => Some(answered),
+            Poll::Pending => None,
+        };
+        let mut first = Ok(());
+        while let Some(earlier) = self.under_way.front_mut() {
+            let earlier = earlier.await;
+            self.under_way.pop_front();
+            first = first.and(earlier);
+        }
+        if answered.is_none() {
+            answered = Some(own.await);
+        }
+        match (first, answered) {
+            (Ok(()), Some(answered)) => answered.map_err(failed),
+            (Err(error), _) => Err(failed(error)),
+            (Ok(()), None) => Err(DieselError::BrokenTransactionManager),
+        }
+    }
+
+    async fn send_in_turn(&mut self, mut own: BoxFuture<'static, Result<(), tokio_postgres::Error>>) {
+        let sent = match poll!(own.as_mut()) {
+            Poll::Ready(answered) => std::future::ready(answered).boxed(),
+            Poll::Pending => own,
+        };
+        self.under_way.push_back(sent);
+    }
+
+    /// Sends statements without parameters and does not wait: an error is that of the next statement that is waited for.
+    pub async fn send_batch(&mut self, sql: impl Into<String>) {
+        let (client, sql) = (Arc::clone(&self.client), sql.into());
+        self.send_in_turn(async move { client.batch_execute(&sql).await }.boxed()).await;
+    }
+
+    /// Sends a statement and does not wait: an error is that of the next statement that is waited for.
+    ///
+    /// # Errors
+    /// When it cannot be prepared, or an earlier one failed.
+    pub async fn send(&mut self, statement: Encoded) -> QueryResult<()> {
+        if statement.bytes() > LARGEST_UNDER_WAY || self.under_way.len() >= MOST_UNDER_WAY {
+            return self.execute(statement).await.map(drop);
+        }
+        let client = Arc::clone(&self.client);
+        let sending = match self.stay_prepared(&statement).await? {
+            Some(prepared) => async move { client.execute_raw(&prepared, statement.values).await.map(drop) }.boxed(),
+            None => async move { client.execute_typed(&statement.sql, &statement.parameters()).await.map(drop) }.boxed(),
+        };
+        self.send_in_turn(sending).await;
+        Ok(())
+    }
+
+    /// Runs a statement and gives the number of rows it changed.
+    pub async fn execute(&mut self, statement: Encoded) -> QueryResult<usize> {
+        let client = Arc::clone(&self.client);
+        let changed = match self.stay_prepared(&statement).await? {
+            Some(prepared) => self.in_turn(client.execute_raw(&prepared, statement.values)).await?,
+            None => self.in_turn(client.execute_typed(&statement.sql, &statement.parameters())).await?,
+        };
+        Ok(usize::try_from(changed).unwrap_or(usize::MAX))
+    }
+
+    /// Runs a query and gives its rows as they come.
+    pub async fn rows(&mut self, statement: Encoded) -> QueryResult<tokio_postgres::RowStream> {
+        let client = Arc::clone(&self.client);
+        match self.stay_prepared(&statement).await? {
+            Some(prepared) => self.in_turn(client.query_raw(&prepared, statement.values)).await,
+            None => {
+                // Parsed, bound, described and run in one go: one round trip, and nothing that a pooler would have to keep.
+                let Encoded { sql, values, types, .. } = statement;
+                self.in_turn(client.query_typed_raw(&sql, values.into_iter().zip(types))).await
+            }
+        }
+    }
+
+    /// Runs a query and sends `end`, which ends the transaction, right behind it: what the query locks is locked while
+    /// the server works, not while answers travel.
+    ///
+    /// # Errors
+    /// [`Unfinished::Refused`] also for what is under way. An error of `end` itself that the server gave a reason for
+    /// other than its own end is no unknown outcome either.
+    pub async fn rows_and_end(&mut self, statement: Encoded, end: &str) -> Result<Vec<PgRow>, Unfinished> {
+        let client = Arc::clone(&self.client);
+        let prepared = self.stay_prepared(&statement).await.map_err(Unfinished::Refused)?;
+        let query = async {
+            let rows = match prepared {
+                Some(prepared) => client.query_raw(&prepared, statement.values).await?,
+                None => {
+                    let parameters = statement.values.into_iter().zip(statement.types);
+                    client.query_typed_raw(&statement.sql, parameters).await?
+                }
+            };
+            rows.map_ok(PgRow).try_collect::<Vec<_>>().await
+        };
+        let both = async { Ok(join!(query, client.batch_execute(end))) };
+        let before = |error: DieselError| match failure::is_answer(&error) {
+            true => Unfinished::Refused(error),
+            false => Unfinished::Unknown(error),
+        };
+        let (rows, ended) = self.in_turn(both).await.map_err(before)?;
+        let rows = rows.map_err(|error| before(failed(error)))?;
+        match ended.map_err(failed) {
+            Ok(()) => Ok(rows),
+            Err(error) if matches!(failure::kind(&error), Kind::Unavailable | Kind::TooSlow) => Err(Unfinished::Unknown(error)),
+            Err(error) => Err(Unfinished::Refused(error)),
+        }
+    }
+
+    /// The prepared statement, if it is one that stays so.
+    async fn stay_prepared(&mut self, statement: &Encoded) -> QueryResult<Option<Statement>> {
+        let Encoded { sql, types, stays_prepared, .. } = statement;
+        if !stays_prepared {
+            return Ok(None);
+        }
+        match &self.prepared {
+            None => return Ok(None),
+            Some(known) => {
+                if let Some(prepared) = known.get(sql) {
+                    return Ok(Some(prepared.clone()));
+                }
+            }
+        }
+        let client = Arc::clone(&self.client);
+        // Types that only the server knows by number are left to it.
+        let types: Vec<Type> = types.clone();
+        let prepared = self.in_turn(client.prepare_typed(sql, &types)).await?;
+        if let Some(known) = &mut self.prepared {
+            known.insert(sql.clone(), prepared.clone());
+        }
+        Ok(Some(prepared))
+    }
+}
+
+impl SimpleAsyncConnection for AsyncPgConnection {
+    async fn batch_execute(&mut self, sql: &str) -> QueryResult<()> {
+        let client = Arc::clone(&self.client);
+        self.in_turn(client.batch_execute(sql)).await
+    }
+}
+
+/// diesel has no variant for the errors of others; this one keeps them whole.
+pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
+    DieselError::QueryBuilderError(Box::new(DriverError(error)))
 }
 
 /// A new connection.
@@ -46,15 +253,25 @@ pub(crate) async fn connect(target: &Target, tls: &Tls, timeout: Duration) -> Re
         config.connect_timeout(timeout);
     }
     config.keepalives_idle(KEEPALIVE_IDLE);
+    if config.get_tcp_user_timeout().is_none() {
+        // A server that vanished without a word, as its machine may, is given up after this.
+        config.tcp_user_timeout(timeout.saturating_mul(2));
+    }
     // Each host has its own time to answer, and so has the conversation after that.
     let hosts = u32::try_from(config.get_hosts().len().max(config.get_hostaddrs().len())).unwrap_or(1);
     let limit = timeout.saturating_mul(hosts.saturating_add(1));
-    let connecting = async {
-        let (client, connection) = config.connect(tls.clone()).await.map_err(ConnectError::Driver)?;
-        let mut conn = AsyncPgConnection::try_from_client_and_connection(client, connection).await?;
-        // Errors are told apart by their text. Only superusers may choose its language; for others the server's stays.
-        let _ = conn.batch_execute("SET lc_messages TO 'C'").await;
-        Ok(conn)
-    };
-    tokio::time::timeout(limit, connecting).await.unwrap_or(Err(ConnectError::TimedOut(limit)))
+    let connecting = tokio::time::timeout(limit, config.connect(tls.clone())).await;
+    let (client, connection) =
+        connecting.map_err(|_| ConnectError::TimedOut(limit))?.map_err(|error| ConnectError::Driver(DriverError(error)))?;
+    let (alive, gone) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        // A server that does not answer must not keep this task for ever.
+        let farewell = async {
+            let _ = gone.await;
+            tokio::time::sleep(FAREWELL).await;
+        };
+        select(pin!(connection), pin!(farewell)).await;
+    });
+    let prepared = target.keeps_statements.then(HashMap::new);
+    Ok(AsyncPgConnection { client: Arc::new(client), prepared, types: Types::default(), under_way: VecDeque::new(), _alive: alive })
 }

@@ -4,8 +4,8 @@ use context_model::{ContentType, Error, JsonObject, Reason, Source, Timestamp};
 use context_store::{OwnerId, RowSelection, StoreError, StoredEntry};
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Double, Nullable, Text};
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::{Failure, unreadable};
 use crate::images;
 use crate::sql::{self, Bind, Fragment};

@@ -2,7 +2,11 @@
 
 use context_model::Error;
 use context_store::{BoxError, StoreError};
-use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use diesel::result::Error as DieselError;
+use tokio_postgres::error::{Severity, SqlState};
+
+use crate::connection::Unfinished;
+use crate::statement::DriverError;
 
 /// Why an attempt of an operation failed.
 #[derive(Debug)]
@@ -24,6 +28,15 @@ pub(crate) enum Failure {
 impl From<DieselError> for Failure {
     fn from(error: DieselError) -> Self {
         Self::Database(error)
+    }
+}
+
+impl From<Unfinished> for Failure {
+    fn from(unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::Refused(error) => Self::Database(error),
+            Unfinished::Unknown(error) => Self::CommitUnknown(error),
+        }
     }
 }
 
@@ -54,44 +67,54 @@ pub(crate) enum Kind {
     Internal,
 }
 
-/// diesel tells few of PostgreSQL's codes apart and keeps the messages of the others, which are English where the
-/// server's `lc_messages` is, as it is by default. A message in another language counts as a defect, which is safe: it
-/// is not tried again.
+/// What an error means, whatever language the server speaks: its SQLSTATE says it, not its text.
 pub(crate) fn kind(error: &DieselError) -> Kind {
-    let message = match error {
-        DieselError::DatabaseError(DatabaseErrorKind::SerializationFailure, _) => return Kind::Conflict,
-        DieselError::DatabaseError(DatabaseErrorKind::ReadOnlyTransaction, _) => return Kind::ReadOnly,
-        DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection, _)
-        | DieselError::BrokenTransactionManager => return Kind::Unavailable,
-        DieselError::DatabaseError(_, information) => information.message().to_ascii_lowercase(),
-        _ => return Kind::Internal,
-    };
-    let says = |texts: &[&str]| texts.iter().any(|text| message.contains(text));
-    // src/backend: deadlock.c, postmaster.c and tcop/postgres.c, md.c and fd.c, bufpage.c.
-    if says(&["deadlock detected", "could not serialize access"]) {
-        Kind::Conflict
-    } else if says(&["due to statement timeout", "due to lock timeout", "due to user request"]) {
-        Kind::TooSlow
-    } else if says(&[
-        "terminating connection",
-        "the database system is",
-        "too many clients",
-        "too many connections",
-        "remaining connection slots",
-        "connection to server",
-        "server closed the connection",
-        "server conn crashed",
-        "query_wait_timeout",
-    ]) {
-        Kind::Unavailable
-    } else if says(&["no space left on device", "disk quota exceeded"]) {
-        Kind::Full
-    } else if says(&["read-only transaction", "read-only file system"]) {
-        Kind::ReadOnly
-    } else if says(&["invalid page in block", "could not read block", "missing chunk number", "unexpected zero page"]) {
-        Kind::Corrupt
-    } else {
-        Kind::Internal
+    let Some(driver) = driver_error(error) else { return Kind::Internal };
+    match driver.as_db_error() {
+        Some(said) => kind_of(said.code(), said.parsed_severity()),
+        None if driver.is_closed() || is_io(driver) => Kind::Unavailable,
+        None => Kind::Internal,
+    }
+}
+
+/// Whether the server itself said it, so that it has not gone on to what was sent behind.
+pub(crate) fn is_answer(error: &DieselError) -> bool {
+    driver_error(error).is_some_and(|error| error.as_db_error().is_some())
+}
+
+fn driver_error(error: &DieselError) -> Option<&tokio_postgres::Error> {
+    match error {
+        DieselError::QueryBuilderError(source) => source.downcast_ref::<DriverError>().map(|DriverError(error)| error),
+        _ => None,
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
+}
+
+/// PostgreSQL's appendix "Error Codes" (errcodes.txt).
+fn kind_of(code: &SqlState, severity: Option<Severity>) -> Kind {
+    match *code {
+        SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => return Kind::Conflict,
+        SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => return Kind::TooSlow,
+        // Full while a file grows; memory and connections are another matter.
+        SqlState::DISK_FULL => return Kind::Full,
+        SqlState::READ_ONLY_SQL_TRANSACTION => return Kind::ReadOnly,
+        SqlState::TOO_MANY_CONNECTIONS => return Kind::Unavailable,
+        _ => {}
+    }
+    if matches!(severity, Some(Severity::Fatal | Severity::Panic)) {
+        // The session is over, whatever a pooler calls the reason.
+        return Kind::Unavailable;
+    }
+    match code.code().get(..2) {
+        // Connection exceptions, which poolers report of their servers; shutdowns and starts.
+        Some("08" | "57") => Kind::Unavailable,
+        // Damaged data; files that cannot be read or are gone.
+        Some("XX") if *code != SqlState::INTERNAL_ERROR => Kind::Corrupt,
+        Some("58") => Kind::Corrupt,
+        _ => Kind::Internal,
     }
 }
 
@@ -129,6 +152,11 @@ impl From<Failure> for StoreError {
 }
 
 impl Failure {
+    /// Whether other connections to the same server would fail as well.
+    pub fn is_of_the_server(&self) -> bool {
+        self.is_unavailability() || matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
+    }
+
     /// Whether it tells of the server's health rather than of the request.
     pub fn is_unavailability(&self) -> bool {
         match self {
@@ -143,7 +171,8 @@ impl Failure {
     /// Whether the same may be tried again: nothing of it can have happened.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Database(error) => matches!(kind(error), Kind::Conflict | Kind::Unavailable),
+            // A server that only reads was the primary a moment ago: another one is now.
+            Self::Database(error) => matches!(kind(error), Kind::Conflict | Kind::Unavailable | Kind::ReadOnly),
             Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::NotAsked | Self::TooSlow => false,
         }
     }
@@ -167,25 +196,35 @@ pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) 
 mod tests {
     use super::*;
 
-    fn said(message: &str) -> Kind {
-        kind(&DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(message.to_owned())))
+    #[test]
+    fn codes_are_told_apart() {
+        for (code, expected) in [
+            ("40001", Kind::Conflict),
+            ("40P01", Kind::Conflict),
+            ("57014", Kind::TooSlow),
+            ("55P03", Kind::TooSlow),
+            ("57P01", Kind::Unavailable),
+            ("57P03", Kind::Unavailable),
+            ("53300", Kind::Unavailable),
+            ("08P01", Kind::Unavailable),
+            ("53100", Kind::Full),
+            ("25006", Kind::ReadOnly),
+            ("XX001", Kind::Corrupt),
+            ("XX002", Kind::Corrupt),
+            ("58030", Kind::Corrupt),
+            ("XX000", Kind::Internal),
+            ("42703", Kind::Internal),
+            ("23505", Kind::Internal),
+            ("25P02", Kind::Internal),
+        ] {
+            assert_eq!(kind_of(&SqlState::from_code(code), Some(Severity::Error)), expected, "{code}");
+        }
     }
 
     #[test]
-    fn messages_are_told_apart() {
-        for (message, expected) in [
-            ("deadlock detected", Kind::Conflict),
-            ("canceling statement due to statement timeout", Kind::TooSlow),
-            ("terminating connection due to administrator command", Kind::Unavailable),
-            ("the database system is shutting down", Kind::Unavailable),
-            ("the database system is in recovery mode", Kind::Unavailable),
-            ("sorry, too many clients already", Kind::Unavailable),
-            ("could not extend file \"base/5/2619\": No space left on device", Kind::Full),
-            ("cannot execute INSERT in a read-only transaction", Kind::ReadOnly),
-            ("invalid page in block 3 of relation base/5/16385", Kind::Corrupt),
-            ("column \"x\" does not exist", Kind::Internal),
-        ] {
-            assert_eq!(said(message), expected, "{message}");
-        }
+    fn an_error_that_ends_the_session_tells_of_the_server() {
+        // Supavisor calls a full pool XX000.
+        assert_eq!(kind_of(&SqlState::INTERNAL_ERROR, Some(Severity::Fatal)), Kind::Unavailable);
+        assert_eq!(kind_of(&SqlState::T_R_DEADLOCK_DETECTED, Some(Severity::Fatal)), Kind::Conflict);
     }
 }

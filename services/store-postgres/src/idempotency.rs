@@ -4,8 +4,8 @@ use context_model::Timestamp;
 use context_store::{Idempotency, OwnerId, Recorded, StoreError, Written};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Text};
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::{Failure, unreadable};
 use crate::sql::{self, Bind, Fragment};
 

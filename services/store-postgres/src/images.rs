@@ -6,8 +6,8 @@ use context_model::{ImageBytes, ImageInput, NewImage};
 use context_store::OwnerId;
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::{Failure, unreadable};
 use crate::sql::{self, Bind, Fragment};
 
@@ -38,7 +38,7 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i6
         Bind::OptionalTexts(given.iter().map(|image| image.metadata.as_ref().map(|metadata| metadata.to_json().into())).collect()),
         Bind::ByteStrings(given.iter().map(|image| &image.data[..]).collect()),
     ];
-    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    sql::send(conn, Fragment::prepared(insert, binds)).await?;
     Ok(())
 }
 

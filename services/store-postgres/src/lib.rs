@@ -33,6 +33,7 @@ mod pool;
 mod read;
 mod read_entries;
 mod sql;
+mod statement;
 mod statistics;
 mod store;
 mod store_entry;

@@ -3,10 +3,10 @@
 use context_model::MetadataPath;
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Text};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::SimpleAsyncConnection as _;
 
 use crate::config::Config;
-use crate::connection::{ConnectError, connect};
+use crate::connection::{AsyncPgConnection, ConnectError, connect};
 use crate::filter;
 use crate::fts::Language;
 use crate::sql::{self, Bind, Fragment};

@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use context_store::{OwnerId, StoreError};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 

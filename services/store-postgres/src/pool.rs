@@ -1,28 +1,46 @@
 //! The connections, and who may use them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use context_store::StoreError;
-use diesel::ConnectionError;
-use diesel_async::AsyncPgConnection;
-use diesel_async::pooled_connection::deadpool::{Object, Pool as Connections, PoolError};
-use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use futures::FutureExt as _;
+use deadpool::managed::{Manager, Metrics, Object, Pool as Connections, PoolError, RecycleError, RecycleResult};
 
 use crate::breaker::Breaker;
 use crate::config::Config;
-use crate::connection::connect;
+use crate::connection::{AsyncPgConnection, ConnectError, connect};
 use crate::failure::Failure;
+use crate::target::Target;
 use crate::tls::Tls;
 
 /// How long a server may take to be told that nobody waits for a statement any more.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Makes connections, and looks at those that come back.
+struct Connector {
+    target: Target,
+    tls: Tls,
+    timeout: Duration,
+}
+
+impl Manager for Connector {
+    type Type = AsyncPgConnection;
+    type Error = ConnectError;
+
+    async fn create(&self) -> Result<AsyncPgConnection, ConnectError> {
+        connect(&self.target, &self.tls, self.timeout).await
+    }
+
+    /// Asking the server each time whether it is there would double the round trips of a read. A connection that it
+    /// ended is known; one that has died unnoticed fails at its first use, and the operation tries again.
+    async fn recycle(&self, conn: &mut AsyncPgConnection, _: &Metrics) -> RecycleResult<ConnectError> {
+        if conn.is_closed() { Err(RecycleError::message("the connection was closed")) } else { Ok(()) }
+    }
+}
+
 /// A bounded set of connections to one database.
 pub(crate) struct Pool {
-    connections: Connections<AsyncPgConnection>,
+    connections: Connections<Connector>,
     tls: Tls,
     breaker: Breaker,
     waiting: AtomicUsize,
@@ -32,22 +50,9 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub fn new(config: &Config, tls: &Tls) -> Result<Self, context_store::BoxError> {
-        let mut manager = ManagerConfig::default();
-        // Asking each time whether the connection lives would double the round trips of a read. One that has died is
-        // noticed at its first use, and the operation tries again.
-        manager.recycling_method = RecyclingMethod::Fast;
-        let settings = Arc::new((config.target.clone(), tls.clone(), config.connect_timeout));
-        manager.custom_setup = Box::new(move |_| {
-            let settings = Arc::clone(&settings);
-            async move {
-                let (target, tls, timeout) = &*settings;
-                connect(target, tls, *timeout).await.map_err(|error| ConnectionError::BadConnection(error.to_string()))
-            }
-            .boxed()
-        });
-        let manager = AsyncDieselConnectionManager::new_with_config(String::new(), manager);
+        let connector = Connector { target: config.target.clone(), tls: tls.clone(), timeout: config.connect_timeout };
         Ok(Self {
-            connections: Connections::builder(manager).max_size(config.pool_size.max(1)).build()?,
+            connections: Connections::builder(connector).max_size(config.pool_size.max(1)).build()?,
             tls: tls.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_recovery),
             waiting: AtomicUsize::new(0),
@@ -80,8 +85,10 @@ impl Pool {
     pub fn observe<T>(&self, result: &Result<T, Failure>) {
         match result {
             Ok(_) => self.breaker.reached(),
-            Err(failure) if failure.is_unavailability() => {
-                self.breaker.failed(Instant::now());
+            Err(failure) if failure.is_of_the_server() => {
+                if failure.is_unavailability() {
+                    self.breaker.failed(Instant::now());
+                }
                 // When one connection is lost the others mostly are too.
                 self.connections.retain(|_, _| false);
             }
@@ -123,7 +130,7 @@ impl Drop for Waiting<'_> {
 /// A connection on loan. Unless it is given back it is closed: whoever stopped in the middle may have left a
 /// transaction open or a statement running, and the server is told to stop that.
 pub(crate) struct Lease {
-    conn: Option<Object<AsyncPgConnection>>,
+    conn: Option<Object<Connector>>,
     tls: Tls,
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use context_store::OwnerId;
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 
@@ -26,16 +26,19 @@ pub(crate) trait Reading: Sync {
     ) -> impl Future<Output = Result<Option<(i64, Self::Outcome)>, Failure>> + Send;
 }
 
-/// Begins a transaction that reads one state of the database. Compiling a statement costs more than such a search.
+/// Begins a transaction that reads one state of the database, together with its first statement. Compiling a statement
+/// costs more than such a search.
 pub(crate) async fn begin(conn: &mut AsyncPgConnection, statement_timeout: Duration) -> Result<(), Failure> {
     let timeout = statement_timeout.as_millis();
     let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {timeout}; SET LOCAL jit = off");
-    Ok(conn.batch_execute(&begin).await?)
+    conn.send_batch(begin).await;
+    Ok(())
 }
 
-/// Ends it.
+/// Ends it. What was read is read: whoever uses the connection next hears whether this worked.
 pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
-    Ok(conn.batch_execute("COMMIT").await?)
+    conn.send_batch("COMMIT").await;
+    Ok(())
 }
 
 /// The owner's revision; `None` when it never wrote.

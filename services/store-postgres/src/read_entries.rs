@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use context_model::{Filter, MetadataPath};
 use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::entries::{self, Loaded};
 use crate::failure::Failure;
 use crate::filter;

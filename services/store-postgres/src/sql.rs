@@ -7,9 +7,11 @@ use diesel::deserialize::QueryableByName;
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::RunQueryDsl;
 use futures::StreamExt as _;
 
+use crate::connection::{AsyncPgConnection, Unfinished};
+use crate::statement::PgRow;
 use crate::vectors::{Vector, VectorRef};
 
 /// A value that PostgreSQL gets apart from the SQL.
@@ -148,11 +150,20 @@ impl Query for Fragment<'_> {
     type SqlType = Untyped;
 }
 
+/// Extensions have no fixed numbers for their types.
+async fn learn_types(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<()> {
+    if fragment.binds.iter().any(|bind| matches!(bind, Bind::Vector(_) | Bind::Vectors(_))) {
+        conn.learn("vector").await?;
+    }
+    Ok(())
+}
+
 /// The rows of a query.
 pub(crate) async fn query<Row>(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<Vec<Row>>
 where
     Row: QueryableByName<Pg> + Send + 'static,
 {
+    learn_types(conn, &fragment).await?;
     fragment.load(conn).await
 }
 
@@ -166,6 +177,7 @@ pub(crate) async fn each<Row, E>(
 where
     Row: QueryableByName<Pg> + Send + 'static,
 {
+    learn_types(conn, &fragment).await.map_err(&failed)?;
     let mut rows = fragment.load_stream::<Row>(conn).await.map_err(&failed)?;
     while let Some(row) = rows.next().await {
         keep(row.map_err(&failed)?)?;
@@ -175,7 +187,26 @@ where
 
 /// Runs a statement and gives the number of rows it changed.
 pub(crate) async fn execute(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<usize> {
+    learn_types(conn, &fragment).await?;
     fragment.execute(conn).await
+}
+
+/// Sends a statement whose rows nobody needs, and does not wait: if it fails, so does the next one that is waited for.
+pub(crate) async fn send(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<()> {
+    learn_types(conn, &fragment).await?;
+    let statement = conn.encode(&fragment)?;
+    conn.send(statement).await
+}
+
+/// The rows of the last query of a transaction, which `end` then ends.
+pub(crate) async fn query_and_end<Row>(conn: &mut AsyncPgConnection, fragment: Fragment<'_>, end: &str) -> Result<Vec<Row>, Unfinished>
+where
+    Row: QueryableByName<Pg>,
+{
+    let statement = conn.encode(&fragment).map_err(Unfinished::Refused)?;
+    let rows = conn.rows_and_end(statement, end).await?;
+    let read = |row: &PgRow| Row::build(row).map_err(|error| Unfinished::Unknown(diesel::result::Error::DeserializationError(error)));
+    rows.iter().map(read).collect()
 }
 
 /// The plan PostgreSQL makes for this query, a line each.

@@ -4,8 +4,8 @@ use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts};
 use context_store::{OwnerId, StoreStatistics};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};

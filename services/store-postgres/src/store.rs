@@ -8,12 +8,13 @@ use context_store::{
     ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
     StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
 };
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::watch;
 
 use crate::config::Config;
+use crate::connection::AsyncPgConnection;
 use crate::delete_entries::DeleteEntries;
-use crate::failure::{Failure, Kind, kind};
+use crate::failure::Failure;
 use crate::fts::{self, Language};
 use crate::idempotency;
 use crate::open::{self, OpenError, SCHEMA_VERSION};
@@ -260,7 +261,7 @@ impl Inner {
         let mut ids = taken.clone().into_iter();
         let running = async {
             let timeout = self.statement_timeout.as_millis();
-            conn.batch_execute(&format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {timeout}")).await?;
+            conn.send_batch(format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {timeout}")).await;
             if let Some(key) = &options.idempotency
                 && let Some(first) = idempotency::claim(conn, owner, key, options.now).await?
             {
@@ -269,13 +270,7 @@ impl Inner {
             }
             let mut transaction = Transaction::new(conn, owner, options, &mut ids, self.vectors.are_there());
             let outcome = work.run(&mut transaction).await?;
-            let written = transaction.finish(outcome, options).await?;
-            committing.store(true, Ordering::Relaxed);
-            conn.batch_execute("COMMIT").await.map_err(|error| match kind(&error) {
-                Kind::Unavailable | Kind::TooSlow => Failure::CommitUnknown(error),
-                _ => Failure::Database(error),
-            })?;
-            Ok(written)
+            transaction.commit(outcome, options, &committing).await
         };
         let result = match tokio::time::timeout(limit, running).await {
             Ok(result) => result,

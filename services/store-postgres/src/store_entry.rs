@@ -115,7 +115,7 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Result
         ],
     );
     insert.append(document.expression()).push(")");
-    sql::execute(transaction.conn, insert).await?;
+    sql::send(transaction.conn, insert).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
     transaction.changed(Operation::Create, id, thread_id, 1);
     let counts = &mut transaction.counts;

@@ -1,8 +1,8 @@
 //! The index from tags to entries.
 
 use context_store::OwnerId;
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 

@@ -11,6 +11,8 @@ pub struct Target {
     pub(crate) config: tokio_postgres::Config,
     pub(crate) trust: Trust,
     pub(crate) root_certificate: Option<PathBuf>,
+    /// Whether statements may stay prepared on a connection.
+    pub(crate) keeps_statements: bool,
 }
 
 /// How far the server's certificate is checked (libpq's `sslmode`).
@@ -67,7 +69,7 @@ impl Target {
         if config.get_user().is_none() {
             return Err(TargetError::Malformed("the connection string names no user".to_owned()));
         }
-        let mut trust = Trust::Anyone;
+        let (mut trust, mut keeps_statements) = (Trust::Anyone, true);
         let mut root_certificate = None;
         for (key, value) in taken {
             match key {
@@ -77,6 +79,7 @@ impl Target {
                     trust = given;
                 }
                 Taken::SslRootCert => root_certificate = (value != "system").then(|| PathBuf::from(value)),
+                Taken::PgBouncer => keeps_statements = value != "true",
                 Taken::Ignored => {}
             }
         }
@@ -84,7 +87,7 @@ impl Target {
             // libpq's rule: who names an authority wants it asked.
             trust = Trust::KnownAuthority;
         }
-        Ok(Self { config: named(config), trust, root_certificate })
+        Ok(Self { config: named(config), trust, root_certificate, keeps_statements })
     }
 
     /// The target of single settings. The connection is encrypted when the server can.
@@ -99,7 +102,15 @@ impl Target {
         if !password.is_empty() {
             config.password(password);
         }
-        Self { config: named(config), trust: Trust::Anyone, root_certificate: None }
+        Self { config: named(config), trust: Trust::Anyone, root_certificate: None, keeps_statements: true }
+    }
+
+    /// Keeps no statement prepared: a pooler in transaction mode that does not carry prepared statements from one
+    /// server connection to the next loses them. Each statement is then parsed anew, in the same round trip.
+    #[must_use]
+    pub fn without_prepared_statements(mut self) -> Self {
+        self.keeps_statements = false;
+        self
     }
 
     /// Host, port and database, for people.
@@ -157,6 +168,8 @@ fn ssl_mode(value: &str) -> Option<(SslMode, Trust)> {
 enum Taken {
     SslMode,
     SslRootCert,
+    /// What others write (Prisma, Supabase) when a transaction pooler carries no prepared statements.
+    PgBouncer,
     /// What other programs write into such strings and means nothing here.
     Ignored,
 }
@@ -165,7 +178,8 @@ fn taken(key: &str) -> Option<Taken> {
     match key {
         "sslmode" => Some(Taken::SslMode),
         "sslrootcert" => Some(Taken::SslRootCert),
-        "pgbouncer" | "supa" | "connection_limit" | "pool_timeout" | "gssencmode" | "sslsni" | "sslcompression" => Some(Taken::Ignored),
+        "pgbouncer" => Some(Taken::PgBouncer),
+        "supa" | "connection_limit" | "pool_timeout" | "gssencmode" | "sslsni" | "sslcompression" => Some(Taken::Ignored),
         _ => None,
     }
 }
@@ -263,6 +277,7 @@ mod tests {
         assert_eq!(pooled.trust, Trust::Anyone);
         let encoded = parse("postgres://postgres%2Eabc:pw@h/db?pgbouncer=true");
         assert_eq!(encoded.config.get_user(), Some("postgres.abc"));
+        assert!(!encoded.keeps_statements && pooled.keeps_statements);
     }
 
     #[test]

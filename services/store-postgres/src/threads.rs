@@ -4,9 +4,9 @@ use context_model::{Source, SourceCounts, Thread, Timestamp};
 use context_store::{OwnerId, Page, ThreadsPage};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use diesel_async::AsyncPgConnection;
 use sha2::{Digest as _, Sha256};
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
@@ -119,6 +119,13 @@ pub(crate) async fn lock_or_create(
     owner: &OwnerId,
     thread_ids: &[String],
 ) -> Result<Vec<ThreadRow>, Failure> {
+    if thread_ids.len() == 1 {
+        // Most writes are to one thread that is there. The statement below would write a version of its row for nothing.
+        let there = lock(conn, owner, thread_ids).await?;
+        if !there.is_empty() {
+            return Ok(there);
+        }
+    }
     // Rows are inserted, or else locked, in the order they are given.
     const SQL: &str = concat!(
         "INSERT INTO context.threads AS t (owner_id, ",
@@ -161,12 +168,12 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &
             ints(|row| row.last_hash),
             Bind::text(owner.as_str()),
         ];
-        sql::execute(conn, Fragment::prepared(update, binds)).await?;
+        sql::send(conn, Fragment::prepared(update, binds)).await?;
     }
     if !gone.is_empty() {
         let names = Bind::Texts(gone.iter().map(|row| row.thread_id.as_str().into()).collect());
         let delete = "DELETE FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?)";
-        sql::execute(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), names])).await?;
+        sql::send(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), names])).await?;
     }
     Ok(())
 }

@@ -2,18 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use context_model::{Source, Timestamp};
 use context_store::{Embedding, OwnerId, Recorded, StoreError, WriteOptions, Written};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::idempotency;
 use crate::sql::{self, Bind, Fragment};
 use crate::threads::{self, ThreadRow};
 use crate::vectors::ToEmbed;
+
+/// A commit must not run into the time limit of a statement: while it waits for a synchronous standby, PostgreSQL would
+/// stop waiting and report success, and a failover would lose what was acknowledged.
+const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 
 /// Changes written with one statement.
 const CHANGES_AT_ONCE: usize = 10_000;
@@ -237,30 +242,45 @@ impl<'c> Transaction<'c> {
         self.changes.push(Change { operation, entity: Entity::Artifact { id }, version });
     }
 
-    /// Writes what is left to write, the owner's row last: its lock orders the commits of an owner.
-    pub async fn finish<T: Recorded>(mut self, outcome: T, options: &WriteOptions) -> Result<Written<T>, Failure> {
+    /// Writes what is left to write, the owner's row last: its lock orders the commits of an owner. Then commits;
+    /// `committing` is set before the server can know.
+    pub async fn commit<T: Recorded>(mut self, outcome: T, options: &WriteOptions, committing: &AtomicBool) -> Result<Written<T>, Failure> {
         if let Some(vectors) = &mut self.vectors {
             vectors.write(self.conn, self.owner).await?;
         }
         self.write_threads().await?;
-        let revision = self.bump().await?;
-        let written = Written { outcome, revision };
+        let changes = std::mem::take(&mut self.changes);
+        let (first, later) = changes.split_at(changes.len().min(CHANGES_AT_ONCE));
+        let last = if first.is_empty() { self.read_revision() } else { self.bump(first, changes.len()) };
+        if options.idempotency.is_none() && later.is_empty() {
+            committing.store(true, Ordering::Relaxed);
+            let rows: Vec<Revision> = sql::query_and_end(self.conn, last, COMMIT).await?;
+            return Ok(Written { outcome, revision: rows.first().map_or(0, |row| row.revision) });
+        }
+        let rows: Vec<Revision> = sql::query(self.conn, last).await?;
+        let written = Written { outcome, revision: rows.first().map_or(0, |row| row.revision) };
+        self.log(later, written.revision).await?;
         if let Some(key) = &options.idempotency {
             idempotency::record(self.conn, self.owner, key, &written).await?;
         }
+        committing.store(true, Ordering::Relaxed);
+        sql::query_and_end::<Revision>(self.conn, self.read_revision(), COMMIT).await?;
         Ok(written)
     }
 
-    async fn bump(&mut self) -> Result<i64, Failure> {
-        if self.changes.is_empty() {
-            let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
-            let rows: Vec<Revision> = sql::query(self.conn, Fragment::prepared(read, vec![Bind::text(self.owner.as_str())])).await?;
-            return Ok(rows.first().map_or(0, |row| row.revision));
-        }
+    fn read_revision(&self) -> Fragment<'c> {
+        let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
+        Fragment::prepared(read, vec![Bind::text(self.owner.as_str())])
+    }
+
+    /// Counts the changes and writes the first of them.
+    fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
+    where
+        'c: 'v,
+    {
         let Counts { entries, user, agent, multimodal, images, threads } = self.counts;
-        let all = i64::try_from(self.changes.len()).unwrap_or(i64::MAX);
-        let (first, later) = self.changes.split_at(self.changes.len().min(CHANGES_AT_ONCE));
-        let mut statement = Fragment::prepared(
+        let all = i64::try_from(all).unwrap_or(i64::MAX);
+        Fragment::prepared(
             "WITH bumped AS (INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, multimodal_count, \
              image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
              revision = o.revision + excluded.revision, entry_count = o.entry_count + excluded.entry_count, \
@@ -287,12 +307,14 @@ impl<'c> Transaction<'c> {
             .into_iter()
             .chain(columns(first))
             .collect(),
-        );
-        let rows: Vec<Revision> = sql::query(self.conn, statement).await?;
-        let revision = rows.first().map(|row| row.revision).ok_or(diesel::result::Error::NotFound)?;
-        let mut before = revision - all + i64::try_from(first.len()).unwrap_or(i64::MAX);
+        )
+    }
+
+    /// Writes the changes beyond the first ones, the last of which has this revision.
+    async fn log(&mut self, later: &[Change], revision: i64) -> Result<(), Failure> {
+        let mut before = revision - i64::try_from(later.len()).unwrap_or(i64::MAX);
         for chunk in later.chunks(CHANGES_AT_ONCE) {
-            statement = Fragment::prepared(
+            let statement = Fragment::prepared(
                 "INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
                  SELECT ?, ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
                  FROM unnest(?, ?, ?, ?, ?) WITH ORDINALITY AS c(operation, entity, id, thread_id, version, place)",
@@ -309,7 +331,7 @@ impl<'c> Transaction<'c> {
             sql::execute(self.conn, statement).await?;
             before += i64::try_from(chunk.len()).unwrap_or(i64::MAX);
         }
-        Ok(revision)
+        Ok(())
     }
 }
 

@@ -61,7 +61,9 @@ impl Config {
     /// What is wrong with the connection string, without repeating it.
     pub fn postgres(&self) -> Result<context_store_postgres::Config, TargetError> {
         let settings = &self.postgres;
-        let mut config = context_store_postgres::Config::new(self.postgres_target()?);
+        let target = self.postgres_target()?;
+        let target = if settings.postgresql_statement_cache { target } else { target.without_prepared_statements() };
+        let mut config = context_store_postgres::Config::new(target);
         config.language = self.search.fts_language.clone();
         config.indexed_fields = self.storage.metadata_indexed_fields.0.clone();
         config.pool_size = size(settings.postgresql_pool_size);

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::value::{Secret, number};
+use super::value::{Secret, boolean, number};
 
 /// Settings of the PostgreSQL server, for `STORAGE_BACKEND=postgresql`.
 #[derive(Debug, Clone, Args)]
@@ -38,6 +38,11 @@ pub struct Postgres {
     /// Connections at most, 1 to 1000.
     #[arg(long, env = "POSTGRESQL_POOL_SIZE", value_name = "N", default_value = "16", value_parser = number(1, 1000), global = true)]
     pub postgresql_pool_size: u64,
+
+    /// Whether statements stay prepared on a connection: true or false. A transaction pooler that does not carry prepared
+    /// statements (PgBouncer before 1.21) needs false, and pgbouncer=true in the connection string says so too.
+    #[arg(long, env = "POSTGRESQL_STATEMENT_CACHE", value_name = "BOOL", value_parser = boolean, action = clap::ArgAction::Set, default_value = "true", global = true)]
+    pub postgresql_statement_cache: bool,
 
     /// Milliseconds an operation waits for a connection before it is refused, 1 to 600 000.
     #[arg(long, env = "POSTGRESQL_POOL_TIMEOUT_MS", value_name = "MS", default_value = "10000", value_parser = number(1, 600_000), global = true)]

@@ -9,8 +9,8 @@ use context_store::{
 };
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Text};
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::entries::parse_metadata;
 use crate::failure::{Failure, unreadable};
 use crate::read::{Reading, begin, commit, revision};

@@ -2,9 +2,10 @@
 
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::SimpleAsyncConnection as _;
 
 use super::{Document, Language};
+use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Bind, Fragment};
 
 /// Grows whenever the tokens of the same text change.

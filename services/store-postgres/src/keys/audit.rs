@@ -4,9 +4,9 @@ use context_model::Timestamp;
 use context_store::{AuditLine, Denial, OwnerId};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use diesel_async::AsyncPgConnection;
 
 use super::store::Once;
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};

@@ -3,9 +3,10 @@
 use context_store::{OwnerId, OwnerSummary};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::SimpleAsyncConnection as _;
 
 use super::store::Once;
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};

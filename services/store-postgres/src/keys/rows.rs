@@ -4,10 +4,10 @@ use context_model::Timestamp;
 use context_store::{KeyChange, OwnerId, StoreError, StoredKey};
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text};
-use diesel_async::AsyncPgConnection;
 
 use super::erase;
 use super::store::Once;
+use crate::connection::AsyncPgConnection;
 use crate::failure::{Failure, unreadable};
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};

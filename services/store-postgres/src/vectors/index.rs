@@ -3,8 +3,9 @@
 
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::SimpleAsyncConnection as _;
 
+use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Bind, Fragment};
 
 /// Vectors from which on a set has an index.

@@ -7,10 +7,10 @@ use context_model::{Filter, MetadataPath};
 use context_store::{FtsSearch, OwnerId, Page, RankSearch, RankedByWords, Ranking, SemanticSearch};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable};
-use diesel_async::AsyncPgConnection;
 
 use super::index;
 use super::search::{Search, SetState};
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::fts::Language;
 use crate::read::{Reading, begin, commit, revision};

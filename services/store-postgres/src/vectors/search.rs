@@ -6,10 +6,11 @@ use context_model::{Filter, MetadataPath};
 use context_store::{OwnerId, RankedByMeaning};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Double};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::SimpleAsyncConnection as _;
 
 use super::VectorRef;
 use super::index::{self, MAX_DIMENSIONS};
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::filter;
 use crate::sql::{self, Bind, Fragment};

@@ -10,13 +10,13 @@ use context_store::{
 };
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
-use diesel_async::AsyncPgConnection;
 
 use super::moving::{Begin, Finish, Sweep};
 use super::pending::{Add, Claim, of_place};
 use super::rank::Rank;
 use super::use_model::{Once, UseModel};
 use super::{index, use_model};
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};

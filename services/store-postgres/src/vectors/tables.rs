@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use diesel::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text};
-use diesel_async::{AsyncPgConnection, SimpleAsyncConnection as _};
+use diesel_async::SimpleAsyncConnection as _;
 
+use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Fragment};
 
 const CHUNKS: &str = include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/chunks.sql");

@@ -3,9 +3,9 @@
 use context_store::{EmbeddingModel, ModelUse, Record, Recorded};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
-use diesel_async::AsyncPgConnection;
 
 use super::tables;
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 use crate::transaction::{Transaction, Writing};

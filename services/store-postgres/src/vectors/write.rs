@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use context_store::{Embedded, EmbeddedChunk, Embedding, EmbeddingModel, OwnerId};
-use diesel_async::AsyncPgConnection;
 
 use super::VectorRef;
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 
@@ -54,7 +54,7 @@ impl<'v> ToEmbed<'v> {
         let stale = std::mem::take(&mut self.stale);
         if !stale.is_empty() {
             let delete = "DELETE FROM context.chunks WHERE owner_id = ? AND id = ANY(?)";
-            sql::execute(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), Bind::ints(stale)])).await?;
+            sql::send(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), Bind::ints(stale)])).await?;
         }
         let entries = std::mem::take(&mut self.entries);
         let mut of_model: Vec<(&EmbeddingModel, Vec<Row<'_>>)> = Vec::new();
@@ -104,6 +104,6 @@ async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, model: &Embedding
         Bind::text(&model.identity),
         Bind::Int(i64::from(model.dimensions)),
     ];
-    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    sql::send(conn, Fragment::prepared(insert, binds)).await?;
     Ok(())
 }

@@ -21,16 +21,19 @@ fn options(key: Option<&str>) -> WriteOptions {
     }
 }
 
-async fn put(store: &PostgresStore, text: &str, key: Option<&str>) -> Result<Written<StoredBatch>, StoreError> {
-    let entry = NewEntry {
-        thread_id: ThreadId::from_stored("t".to_owned()),
+fn entry(thread: &str, text: &str) -> NewEntry {
+    NewEntry {
+        thread_id: ThreadId::from_stored(thread.to_owned()),
         source: Source::User,
         text: text.to_owned(),
         images: None,
         metadata: None,
         tags: None,
-    };
-    store.store_contexts(&OwnerId::default(), vec![entry], true, options(key)).await
+    }
+}
+
+async fn put(store: &PostgresStore, text: &str, key: Option<&str>) -> Result<Written<StoredBatch>, StoreError> {
+    store.store_contexts(&OwnerId::default(), vec![entry("t", text)], true, options(key)).await
 }
 
 async fn all(store: &PostgresStore) -> Result<Vec<String>, StoreError> {
@@ -90,6 +93,32 @@ async fn an_idempotency_key_settles_a_commit_without_an_answer() {
     let mut texts = all(&store).await.expect("read");
     texts.sort();
     assert_eq!(texts, ["a", "b"], "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() {
+    let Some(database) = database().await else { return };
+    let (proxy, store) = through_proxy(&database, |_| {}).await;
+    let both = || vec![entry("a", "of a"), entry("b", "of b")];
+    store.store_contexts(&OwnerId::default(), both(), true, options(None)).await.expect("stored");
+    proxy.set(Mode::German);
+    let mut client = database.connect().await;
+    // Whoever has waited this long looks for a deadlock and is the one that gives up: the store does after a second.
+    client.batch_execute("SET deadlock_timeout = '1min'").await.expect("a superuser may");
+    let holding = client.transaction().await.expect("a transaction");
+    let lock = "SELECT 1 FROM context.threads WHERE thread_id = $1 FOR UPDATE";
+    holding.execute(lock, &[&"b"]).await.expect("one thread is locked");
+    let more = vec![entry("a", "more of a"), entry("b", "more of b")];
+    let (owner, blocked) = (OwnerId::default(), database.connect().await);
+    let writing = store.store_contexts(&owner, more, true, options(None));
+    let crossing = async {
+        until_blocked(&blocked).await;
+        holding.execute(lock, &[&"a"]).await.expect("the other one gives up");
+        holding.rollback().await.expect("rolled back");
+    };
+    let (written, ()) = futures::join!(writing, crossing);
+    written.expect("it is tried again");
+    assert_eq!(all(&store).await.expect("read").len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]

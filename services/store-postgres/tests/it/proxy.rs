@@ -17,6 +17,8 @@ pub enum Mode {
     CutBeforeCommit,
     /// Once: passes a commit on and cuts the connection instead of passing the answer on.
     CutAfterCommit,
+    /// Passes everything on, and makes the server report deadlocks in German.
+    German,
     /// Passes nothing on.
     Stalled,
     /// Cuts every connection at once.
@@ -96,8 +98,7 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
             read = from_client.read(&mut asked) => {
                 let Ok(length @ 1..) = read else { return };
                 let asked = &asked[..length];
-                // A simple query: Q, the length, the text and a zero.
-                if asked.starts_with(b"Q\0\0\0\x0bCOMMIT\0") {
+                if contains(asked, COMMIT) {
                     if shared.once(Mode::CutBeforeCommit) {
                         return;
                     }
@@ -109,6 +110,9 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
             }
             read = from_server.read(&mut answered) => {
                 let Ok(length @ 1..) = read else { return };
+                if shared.is(Mode::German) {
+                    translate(&mut answered[..length]);
+                }
                 if swallow || !pass(&answered[..length], &mut to_client, &shared).await {
                     return;
                 }
@@ -116,6 +120,21 @@ async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
             () = dead(&shared) => return,
         }
         stalled(&shared, &mut from_client).await;
+    }
+}
+
+/// How writes end; reads end without the first word.
+const COMMIT: &[u8] = b"statement_timeout = 0; COMMIT\0";
+const ENGLISH: &[u8] = b"deadlock detected";
+const GERMAN: &[u8] = b"Deadlock entdeckt";
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|found| found == wanted)
+}
+
+fn translate(bytes: &mut [u8]) {
+    if let Some(at) = bytes.windows(ENGLISH.len()).position(|found| found == ENGLISH) {
+        bytes[at..at + ENGLISH.len()].copy_from_slice(GERMAN);
     }
 }
 

@@ -1,0 +1,233 @@
+//! Between diesel and the driver: diesel's statements as the driver takes them, and the driver's rows as diesel reads
+//! them.
+
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use diesel::QueryResult;
+use diesel::pg::{Pg, PgMetadataLookup, PgQueryBuilder, PgTypeMetadata, PgValue};
+use diesel::query_builder::bind_collector::RawBytesBindCollector;
+use diesel::query_builder::{AsQuery, QueryBuilder as _, QueryFragment, QueryId};
+use diesel::result::Error as DieselError;
+use diesel::row::{Field, PartialRow, Row, RowIndex, RowSealed};
+use diesel_async::AsyncConnectionCore;
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type};
+
+use crate::connection::{AsyncPgConnection, failed};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error of the driver or the server, with all it knows; its own message is only the last step of a chain.
+#[derive(Debug)]
+pub(crate) struct DriverError(pub tokio_postgres::Error);
+
+impl std::fmt::Display for DriverError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(said) = self.0.as_db_error() {
+            return write!(f, "{} (SQLSTATE {})", said.message(), said.code().code());
+        }
+        let mut text = self.0.to_string();
+        let mut cause = std::error::Error::source(&self.0);
+        while let Some(error) = cause {
+            let further = error.to_string();
+            if !text.contains(&further) {
+                text.push_str(": ");
+                text.push_str(&further);
+            }
+            cause = error.source();
+        }
+        f.write_str(&text)
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+/// A statement as it goes to the server.
+#[derive(Debug)]
+pub(crate) struct Encoded {
+    pub sql: String,
+    pub values: Vec<Value>,
+    pub types: Vec<Type>,
+    /// Whether there are few such texts, so that a connection may keep the statement.
+    pub stays_prepared: bool,
+}
+
+impl Encoded {
+    /// The statement of a diesel query. `known` are the numbers of types that are not PostgreSQL's own; the server finds
+    /// out those of others, as far as it can.
+    pub fn of(query: &(impl QueryFragment<Pg> + ?Sized), known: &Types) -> QueryResult<Self> {
+        let mut sql = PgQueryBuilder::default();
+        query.to_sql(&mut sql, &Pg)?;
+        let mut binds = RawBytesBindCollector::<Pg>::new();
+        query.collect_binds(&mut binds, &mut Known(Arc::clone(known)), &Pg)?;
+        let mut types = Vec::with_capacity(binds.metadata.len());
+        for metadata in &binds.metadata {
+            types.push(type_of(metadata.oid().map_err(|error| DieselError::SerializationError(error.into()))?));
+        }
+        Ok(Self {
+            sql: sql.finish(),
+            values: binds.binds.into_iter().map(Value).collect(),
+            types,
+            stays_prepared: query.is_safe_to_cache_prepared(&Pg)?,
+        })
+    }
+
+    /// How much there is to send, about.
+    pub fn bytes(&self) -> usize {
+        self.values.iter().map(|Value(value)| value.as_ref().map_or(0, Vec::len)).sum()
+    }
+
+    /// Each value with its type.
+    pub fn parameters(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
+        self.values.iter().zip(&self.types).map(|(value, given)| (value as &(dyn ToSql + Sync), given.clone())).collect()
+    }
+}
+
+fn type_of(oid: u32) -> Type {
+    Type::from_oid(oid).unwrap_or_else(|| Type::new("unknown".to_owned(), oid, Kind::Simple, String::new()))
+}
+
+/// The numbers of types by name: of themselves and of their arrays.
+pub(crate) type Types = Arc<HashMap<&'static str, (u32, u32)>>;
+
+struct Known(Types);
+
+impl PgMetadataLookup for Known {
+    fn lookup_type(&mut self, name: &str, _: Option<&str>) -> PgTypeMetadata {
+        let (oid, array_oid) = self.0.get(name).copied().unwrap_or_default();
+        PgTypeMetadata::new(oid, array_oid)
+    }
+}
+
+/// A value in PostgreSQL's binary format; `None` is NULL.
+#[derive(Debug)]
+pub(crate) struct Value(Option<Vec<u8>>);
+
+impl ToSql for Value {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, BoxError> {
+        Ok(match &self.0 {
+            None => IsNull::Yes,
+            Some(bytes) => {
+                out.extend_from_slice(bytes);
+                IsNull::No
+            }
+        })
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    tokio_postgres::types::to_sql_checked!();
+}
+
+/// A row of the driver's.
+pub(crate) struct PgRow(pub tokio_postgres::Row);
+
+impl RowSealed for PgRow {}
+
+impl<'a> Row<'a, Pg> for PgRow {
+    type Field<'f>
+        = PgField<'f>
+    where
+        'a: 'f,
+        Self: 'f;
+    type InnerPartialRow = Self;
+
+    fn field_count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn get<'b, I>(&'b self, index: I) -> Option<PgField<'b>>
+    where
+        'a: 'b,
+        Self: RowIndex<I>,
+    {
+        let index = self.idx(index)?;
+        let column = self.0.columns().get(index)?;
+        Some(PgField {
+            name: column.name(),
+            oid: NonZeroU32::new(column.type_().oid())?,
+            bytes: self.0.try_get::<_, Option<Bytes<'b>>>(index).ok()?.map(|Bytes(bytes)| bytes),
+        })
+    }
+
+    fn partial_row(&self, range: std::ops::Range<usize>) -> PartialRow<'_, Self> {
+        PartialRow::new::<Pg>(self, range)
+    }
+}
+
+impl RowIndex<usize> for PgRow {
+    fn idx(&self, index: usize) -> Option<usize> {
+        (index < self.0.len()).then_some(index)
+    }
+}
+
+impl<'n> RowIndex<&'n str> for PgRow {
+    fn idx(&self, name: &'n str) -> Option<usize> {
+        self.0.columns().iter().position(|column| column.name() == name)
+    }
+}
+
+/// One field of a row.
+pub(crate) struct PgField<'a> {
+    name: &'a str,
+    oid: NonZeroU32,
+    bytes: Option<&'a [u8]>,
+}
+
+impl<'a> Field<'a, Pg> for PgField<'a> {
+    fn field_name(&self) -> Option<&str> {
+        Some(self.name)
+    }
+
+    fn value(&self) -> Option<PgValue<'_>> {
+        Some(PgValue::new(self.bytes?, &self.oid))
+    }
+}
+
+/// A field's bytes, whatever its type: diesel reads them.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> FromSql<'a> for Bytes<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, BoxError> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+impl AsyncConnectionCore for AsyncPgConnection {
+    type ExecuteFuture<'conn, 'query> = BoxFuture<'conn, QueryResult<usize>>;
+    type LoadFuture<'conn, 'query> = BoxFuture<'conn, QueryResult<BoxStream<'static, QueryResult<PgRow>>>>;
+    type Stream<'conn, 'query> = BoxStream<'static, QueryResult<PgRow>>;
+    type Row<'conn, 'query> = PgRow;
+    type Backend = Pg;
+
+    fn load<'conn, 'query, T>(&'conn mut self, source: T) -> Self::LoadFuture<'conn, 'query>
+    where
+        T: AsQuery + 'query,
+        T::Query: QueryFragment<Pg> + QueryId + 'query,
+    {
+        let statement = self.encode(&source.as_query());
+        async move {
+            let rows = self.rows(statement?).await?;
+            Ok(rows.map_err(failed).map_ok(PgRow).boxed())
+        }
+        .boxed()
+    }
+
+    fn execute_returning_count<'conn, 'query, T>(&'conn mut self, source: T) -> Self::ExecuteFuture<'conn, 'query>
+    where
+        T: QueryFragment<Pg> + QueryId + 'query,
+    {
+        let statement = self.encode(&source);
+        async move { self.execute(statement?).await }.boxed()
+    }
+}
