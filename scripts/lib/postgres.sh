@@ -1,6 +1,7 @@
 # A PostgreSQL server with pgvector for the tests. Sourced after common.sh.
 #
 #   need_postgres MAJOR    -> POSTGRES_URL of a server of that version; returns 75 when there is none
+#   need_postgres_programs MAJOR -> CONTEXT_TEST_POSTGRES_BIN, for tests that run servers of their own
 #   stop_postgres          stops what need_postgres started
 #
 # In this order: DATABASE_URL (whatever its version; only databases named
@@ -68,18 +69,30 @@ as_postgres() {
     fi
 }
 
+# Makes PG_BIN readable for whoever runs the server.
+reach_programs() {
+    as_postgres test -x "$PG_BIN/postgres" && return
+    # A directory above is closed to nobody, as root's home is.
+    if [[ ! -d $1/programs ]]; then
+        mkdir -p "$1"
+        cp -a "$(dirname "$PG_BIN")" "$1/programs" || return
+    fi
+    PG_BIN=$1/programs/bin
+}
+
+# Also beside a DATABASE_URL: a test that stops servers needs its own.
+need_postgres_programs() {
+    local PG_BIN
+    find_postgres "$1" && reach_programs "$POSTGRES_STATE/$1" || return
+    export CONTEXT_TEST_POSTGRES_BIN=$PG_BIN
+}
+
 start_postgres() {
     local major=$1 home=$2 locale port
     find_postgres "$major" || return
     mkdir -p "$home"
-    if [[ $(id -u) == 0 ]]; then
-        chown 65534:65534 "$home"
-        if ! as_postgres test -x "$PG_BIN/postgres"; then
-            # A directory above is closed to nobody, as root's home is.
-            cp -a "$(dirname "$PG_BIN")" "$home/programs" || return
-            PG_BIN=$home/programs/bin
-        fi
-    fi
+    [[ $(id -u) != 0 ]] || chown 65534:65534 "$home"
+    reach_programs "$home" || return
     # Lower-casing and stemming beyond ASCII need a UTF-8 locale; the built-in one is on every machine.
     locale=(--locale=C.UTF-8)
     ((major >= 17)) && locale=(--locale=C --locale-provider=builtin --builtin-locale=C.UTF-8)

@@ -2,7 +2,7 @@
 //!
 //! The server is the one of `CONTEXT_TEST_POSTGRES_URL`, which `scripts/test` starts, else of `DATABASE_URL`. Only
 //! databases named `ctxt_…` are made and dropped there. Without a server a test is skipped, and says so; with
-//! `CONTEXT_TEST_POSTGRES_REQUIRED` or `CI` set it fails.
+//! `CONTEXT_TEST_POSTGRES_REQUIRED` or `CI` set it fails. A [`Server`] is one of the test's own.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -13,6 +13,8 @@
 //! # }
 //! ```
 
+mod pgbouncer;
+mod server;
 mod url;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,6 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub use tokio_postgres::Client;
 use tokio_postgres::NoTls;
 
+pub use pgbouncer::{PgBouncer, pgbouncers};
+pub use server::{Server, programs};
 pub use url::with_database;
 
 /// Databases of tests that were killed are dropped after this long.
@@ -42,14 +46,21 @@ pub struct TestDatabase {
 /// When there is none and a test run must not go without.
 #[must_use]
 pub fn server() -> Option<String> {
-    let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let found = set("CONTEXT_TEST_POSTGRES_URL").or_else(|| set("DATABASE_URL"));
     if found.is_none() {
-        let required = set("CONTEXT_TEST_POSTGRES_REQUIRED").or_else(|| set("CI")).is_some();
-        assert!(!required, "there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test");
+        assert!(!is_required(), "there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test");
         eprintln!("SKIPPED: there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test");
     }
     found
+}
+
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether a test that needs a server fails without one.
+fn is_required() -> bool {
+    set("CONTEXT_TEST_POSTGRES_REQUIRED").or_else(|| set("CI")).is_some()
 }
 
 impl TestDatabase {

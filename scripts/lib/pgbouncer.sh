@@ -1,0 +1,77 @@
+# Real PgBouncers for the tests. Sourced after common.sh and postgres.sh.
+#
+#   need_pgbouncer    -> CONTEXT_TEST_PGBOUNCER, programs between colons; returns 75 when there is none
+#
+# The installed one, and those that apt offers, unpacked into .cache/ with the
+# libraries they need: nothing is installed. Debian 12 has 1.18, which carries
+# no prepared statements, Debian 13 one that does; both are tested.
+
+PGBOUNCER_CACHE=$CACHE/pgbouncer
+PGBOUNCER_SUITES=(bookworm trixie)
+PGBOUNCER_PACKAGES='^(pgbouncer|libc6|libevent.*|libssl3.*|libc-?ares2|libpam0g|libsystemd0|libcap2|libaudit1|libcap-ng0|libzstd1|zlib1g|liblzma5|liblz4-1|libgcrypt20|libgpg-error0)$'
+
+# apt with lists of its own, so that the machine's stay as they are.
+apt_of() {
+    local home=$1 program=$2
+    shift 2
+    "$program" -qq -o Dir::Etc::SourceList="$home/sources.list" -o Dir::Etc::SourceParts=- -o Dir::State="$home/state" \
+        -o Dir::State::status=/dev/null -o Dir::Cache="$home/cache" -o APT::Sandbox::User="$(id -un)" "$@"
+}
+
+unpack_pgbouncer() {
+    local suite=$1 home=$PGBOUNCER_CACHE/$1 mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg packages package
+    [[ -f $keyring ]] && command -v dpkg-deb >/dev/null || return
+    # The mirror this machine uses.
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' | grep -m 1 '/debian/*$') || return
+    rm -rf "$home"
+    mkdir -p "$home"/{state/lists/partial,cache/archives/partial,root}
+    printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$mirror" "$suite" >"$home/sources.list"
+    apt_of "$home" apt-get update || return
+    packages=$(apt_of "$home" apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks \
+        --no-replaces --no-enhances pgbouncer | grep -E "$PGBOUNCER_PACKAGES" | sort -u) || return
+    # shellcheck disable=SC2086 # one word for each package
+    (cd "$home" && apt_of "$home" apt-get download $packages) || return
+    for package in "$home"/*.deb; do
+        dpkg-deb -x "$package" "$home/root" || return
+    done
+    rm -rf "$home"/{*.deb,state,cache}
+    # Its own loader: the machine's libc may be older.
+    cat >"$home/pgbouncer" <<'SCRIPT'
+#!/bin/sh
+root=$(dirname "$0")/root
+libraries=$(find "$root" -name '*.so.*' -exec dirname {} + | sort -u | tr '\n' ':')
+exec "$(find "$root" -name 'ld-linux*.so.*' | head -n 1)" --library-path "$libraries" "$root/usr/sbin/pgbouncer" "$@"
+SCRIPT
+    chmod -R a+rX "$home"
+    chmod a+x "$home/pgbouncer"
+    "$home/pgbouncer" --version >/dev/null
+}
+
+# A program that the server's user can run, in CONTEXT_TEST_PGBOUNCER.
+offer_pgbouncer() {
+    local program=$1
+    if ! as_postgres test -x "$program"; then
+        local copy=$POSTGRES_STATE/pgbouncer
+        mkdir -p "$copy"
+        cp -a "$(dirname "$program")" "$copy/" || return
+        program=$copy/$(basename "$(dirname "$program")")/pgbouncer
+    fi
+    CONTEXT_TEST_PGBOUNCER=${CONTEXT_TEST_PGBOUNCER:+$CONTEXT_TEST_PGBOUNCER:}$program
+}
+
+need_pgbouncer() {
+    local program suite
+    if [[ -z ${CONTEXT_TEST_PGBOUNCER:-} ]]; then
+        if program=$(PATH=$PATH:/usr/sbin command -v pgbouncer); then
+            CONTEXT_TEST_PGBOUNCER=$program
+        elif command -v apt-get >/dev/null; then
+            for suite in "${PGBOUNCER_SUITES[@]}"; do
+                if once "pgbouncer-$suite" "$suite" unpack_pgbouncer "$suite"; then
+                    offer_pgbouncer "$PGBOUNCER_CACHE/$suite/pgbouncer"
+                fi
+            done
+        fi
+    fi
+    [[ -n ${CONTEXT_TEST_PGBOUNCER:-} ]] || return 75
+    export CONTEXT_TEST_PGBOUNCER
+}

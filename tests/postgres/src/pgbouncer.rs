@@ -1,0 +1,108 @@
+//! A PgBouncer in front of the tests' server.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio_postgres::NoTls;
+
+use crate::server::{command_at, hand_over, kill_with_the_test};
+
+/// How long it may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The programs there are: `CONTEXT_TEST_PGBOUNCER`, between colons, which `scripts/test` sets. Without one it says so.
+#[must_use]
+pub fn pgbouncers() -> Vec<PathBuf> {
+    let found: Vec<PathBuf> = crate::set("CONTEXT_TEST_PGBOUNCER").iter().flat_map(std::env::split_paths).collect();
+    if found.is_empty() {
+        eprintln!("SKIPPED: there is no PgBouncer; set CONTEXT_TEST_PGBOUNCER, or run scripts/test");
+    }
+    found
+}
+
+/// A PgBouncer in transaction mode; it ends with this value, or with the test.
+#[derive(Debug)]
+pub struct PgBouncer {
+    port: u16,
+    version: (u32, u32),
+    child: Child,
+    _home: tempfile::TempDir,
+}
+
+impl PgBouncer {
+    /// Starts this program in front of the server of this URL, with so few connections to it that clients share them.
+    /// Where it can, it carries prepared statements.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start(program: &Path, url: &str) -> Self {
+        let version = version(program);
+        let server: tokio_postgres::Config = url.parse().expect("the tests' server has a proper URL");
+        let host = match server.get_hosts() {
+            [tokio_postgres::config::Host::Tcp(host), ..] => host.clone(),
+            _ => "127.0.0.1".to_owned(),
+        };
+        let server_port = server.get_ports().first().copied().unwrap_or(5432);
+        let user = server.get_user().unwrap_or("postgres");
+        let password = server.get_password().map(|password| format!(" password={}", String::from_utf8_lossy(password)));
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
+        let prepared = if version >= (1, 21) { "max_prepared_statements = 200\n" } else { "" };
+        let settings = format!(
+            "[databases]\n* = host={host} port={server_port} user={user}{}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+             unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200\n{prepared}",
+            password.unwrap_or_default()
+        );
+        let home = tempfile::Builder::new().prefix("context-pgbouncer").tempdir().expect("a temporary directory");
+        let file = home.path().join("pgbouncer.ini");
+        std::fs::write(&file, settings).expect("its settings");
+        hand_over(home.path());
+        let log = std::fs::File::create(home.path().join("log")).expect("a log");
+        let mut command = command_at(program);
+        command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        let child = kill_with_the_test(command).spawn().expect("PgBouncer starts");
+        let mut started = Self { port, version, child, _home: home };
+        let deadline = Instant::now() + PATIENCE;
+        while tokio_postgres::connect(&started.url(url), NoTls).await.is_err() {
+            let ended = started.child.try_wait().expect("a child");
+            let log = || std::fs::read_to_string(started._home.path().join("log")).unwrap_or_default();
+            assert!(ended.is_none() && Instant::now() < deadline, "PgBouncer does not answer: {}", log());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        started
+    }
+
+    /// The URL of this database through it.
+    #[must_use]
+    pub fn url(&self, url: &str) -> String {
+        let database = url.rsplit('/').next().unwrap_or_default();
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// Whether it carries prepared statements from one connection of the server to another.
+    #[must_use]
+    pub fn carries_prepared_statements(&self) -> bool {
+        self.version >= (1, 21)
+    }
+
+    /// Its version, for people.
+    #[must_use]
+    pub fn version(&self) -> String {
+        format!("{}.{}", self.version.0, self.version.1)
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn version(program: &Path) -> (u32, u32) {
+    let output = command_at(program).arg("--version").output().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
+    (numbers.next().expect("a version"), numbers.next().expect("a version"))
+}
