@@ -6,6 +6,10 @@ case "$1" in
     directory=$(dirname "$1")
     profile=$(basename "$directory")
     [ "$profile" = debug ] && profile=dev
+    # What cargo tells the program it runs would tell build scripts that everything has changed, and the next build again.
+    for name in $(env | sed -n 's/^\(CARGO_\(PKG_\|MANIFEST_\|BIN_NAME\|CRATE_NAME\|PRIMARY_\)[A-Z_]*\)=.*/\1/p'); do
+        unset "$name"
+    done
     # Quiet and quick when there is nothing to build; cargo says so itself when there is.
     "${CARGO:-cargo}" build --profile "$profile" --bins --target-dir "$(dirname "$directory")" >&2
     ;;
