@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -22,7 +22,8 @@ use crate::app::App;
 use crate::edge::Peer;
 use crate::patience::Patience;
 
-/// A connection must bring a complete request head within this time, and later ones within it too.
+/// A connection must say within this time whether it speaks HTTP/1.1 or HTTP/2; in HTTP/1.1 each request head must be
+/// complete within it.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a silent HTTP/2 connection is asked whether it still lives, and how long it may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -179,14 +180,14 @@ impl Connections {
         peer: Peer,
     ) {
         let _open = Open::new(&self);
-        let asked = Arc::new(AtomicBool::new(false));
-        let seen = asked.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            seen.store(true, Ordering::Relaxed);
             request.extensions_mut().insert(peer);
             router.clone().call(request.map(Body::new))
         });
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(Patience::new(io, WRITE_TIMEOUT)), service));
+        let io = Patience::new(io, WRITE_TIMEOUT);
+        // A client of gRPC may connect long before it has something to ask: pings tell whether it lives.
+        let speaks = io.has_begun();
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
         let mut head_timeout = std::pin::pin!(tokio::time::sleep(HEAD_TIMEOUT));
         let mut waiting = true;
         let mut draining = false;
@@ -203,7 +204,7 @@ impl Connections {
                     connection.as_mut().graceful_shutdown();
                 }
                 () = head_timeout.as_mut(), if waiting => {
-                    if !asked.load(Ordering::Relaxed) {
+                    if !speaks.load(Ordering::Relaxed) {
                         return;
                     }
                     waiting = false;

@@ -1,24 +1,37 @@
-//! Connections whose peer stops reading are given up: a reply that nobody takes would be held for ever.
+//! Connections whose peer stops reading are given up: a reply that nobody takes would be held for ever. And it is known
+//! whether the peer has said anything yet.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+/// Bytes by which HTTP/2 is told from HTTP/1.1 (RFC 9113 §3.4).
+const PREFACE_BYTES: usize = 24;
+
 /// A stream on which a write may be stuck for a limited time only.
 pub struct Patience<Io> {
     io: Io,
     limit: Duration,
     stuck: Option<Pin<Box<Sleep>>>,
+    preface_bytes_left: usize,
+    begun: Arc<AtomicBool>,
 }
 
 impl<Io> Patience<Io> {
     /// Waits at most so long for the peer to take something.
-    pub const fn new(io: Io, limit: Duration) -> Self {
-        Self { io, limit, stuck: None }
+    pub fn new(io: Io, limit: Duration) -> Self {
+        Self { io, limit, stuck: None, preface_bytes_left: PREFACE_BYTES, begun: Arc::default() }
+    }
+
+    /// Becomes true when as many bytes have come as tell which HTTP the peer speaks.
+    pub fn has_begun(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.begun)
     }
 
     fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -35,7 +48,16 @@ impl<Io> Patience<Io> {
 
 impl<Io: AsyncRead + Unpin> AsyncRead for Patience<Io> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_read(cx, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.io).poll_read(cx, buffer);
+        if this.preface_bytes_left > 0 {
+            this.preface_bytes_left = this.preface_bytes_left.saturating_sub(buffer.filled().len() - before);
+            if this.preface_bytes_left == 0 {
+                this.begun.store(true, Ordering::Relaxed);
+            }
+        }
+        read
     }
 }
 
@@ -88,5 +110,17 @@ mod tests {
         written.unwrap();
         let error = ours.write_all(&[7; 20]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_peer_has_begun_when_the_preface_of_http_2_could_have_come() {
+        let (mut peer, ours) = tokio::io::duplex(64);
+        let mut ours = Patience::new(ours, Duration::from_secs(10));
+        let begun = ours.has_begun();
+        for (bytes, expected) in [(23, false), (1, true), (1, true)] {
+            peer.write_all(&vec![7; bytes]).await.unwrap();
+            ours.read_exact(&mut vec![0; bytes]).await.unwrap();
+            assert_eq!(begun.load(Ordering::Relaxed), expected);
+        }
     }
 }
