@@ -6,11 +6,12 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::fts::{self, Document};
+use crate::indexable::Indexable;
 
 /// A change of the full-text index that waits for the end of the transaction.
 #[derive(Debug)]
 pub(crate) enum FullTextChange {
-    Insert { owner: i64, row_id: i64, text: String, thread_id: String, source: Source, content_type: ContentType, tags: Vec<String> },
+    Insert { owner: i64, row_id: i64, text: Indexable, thread_id: String, source: Source, content_type: ContentType, tags: Vec<String> },
     Delete { owner: i64, row_id: i64 },
 }
 

@@ -23,6 +23,7 @@ mod fts;
 mod full_text;
 mod idempotency;
 mod images;
+mod indexable;
 mod inline;
 mod keys;
 mod lock;

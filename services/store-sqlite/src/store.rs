@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::connection::{self, pragma_int};
 use crate::failure::{Failure, store_error};
 use crate::full_text::FullText;
+use crate::indexable::Preparation;
 use crate::inline::Inline;
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::{self, Owner, Owners};
@@ -51,6 +52,7 @@ pub struct SqliteStore {
     /// Searches.
     pub(crate) searches: LaneHandle,
     pub(crate) vectors: Arc<Vectors>,
+    language: Language,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
@@ -132,6 +134,7 @@ impl SqliteStore {
             points: points.handle(),
             searches: searches.handle(),
             vectors: shared_vectors,
+            language,
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
             running: Mutex::new(Some(Running { points, searches, writer: stopped })),
@@ -256,11 +259,14 @@ impl Store for SqliteStore {
         mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
         let embeddings = std::mem::take(&mut options.embeddings);
-        let bytes = entries.iter().map(weigh::entry).chain(embeddings.iter().map(weigh::embedding)).sum();
+        let mut preparation = Preparation::new(self.language);
+        let entries: Vec<_> = entries.into_iter().map(|entry| (preparation.next(&entry.text), entry)).collect();
+        let weights = entries.iter().map(|(text, entry)| text.as_str().len() + weigh::entry(entry));
+        let bytes = weights.chain(embeddings.iter().map(weigh::embedding)).sum();
         let several = atomic && entries.len() > 1;
         self.write_items(owner, options, bytes, several, move |transaction| {
-            batch::apply(transaction, &entries, atomic, |transaction, index, entry| {
-                store_entry::store(transaction, entry, embeddings.get(index).unwrap_or(&Embedding::Later))
+            batch::apply(transaction, &entries, atomic, |transaction, index, (text, entry)| {
+                store_entry::store(transaction, entry, text, embeddings.get(index).unwrap_or(&Embedding::Later))
             })
         })
         .await
@@ -274,11 +280,15 @@ impl Store for SqliteStore {
         mut options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
         let embeddings = std::mem::take(&mut options.embeddings);
-        let bytes = updates.iter().map(weigh::update).chain(embeddings.iter().map(weigh::embedding)).sum();
+        let mut preparation = Preparation::new(self.language);
+        let updates: Vec<_> =
+            updates.into_iter().map(|update| (update.text.as_deref().map(|text| preparation.next(text)), update)).collect();
+        let weights = updates.iter().map(|(text, update)| text.as_ref().map_or(0, |text| text.as_str().len()) + weigh::update(update));
+        let bytes = weights.chain(embeddings.iter().map(weigh::embedding)).sum();
         let several = atomic && updates.len() > 1;
         self.write_items(owner, options, bytes, several, move |transaction| {
-            batch::apply(transaction, &updates, atomic, |transaction, index, update| {
-                update_entry::update(transaction, update, embeddings.get(index).unwrap_or(&Embedding::Later))
+            batch::apply(transaction, &updates, atomic, |transaction, index, (text, update)| {
+                update_entry::update(transaction, update, text.as_ref(), embeddings.get(index).unwrap_or(&Embedding::Later))
             })
         })
         .await

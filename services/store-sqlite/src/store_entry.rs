@@ -8,6 +8,7 @@ use crate::entries::{self, tags_json};
 use crate::failure::Failure;
 use crate::full_text::FullTextChange;
 use crate::images;
+use crate::indexable::Indexable;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, Newest, ThreadRow, text_hash};
@@ -15,7 +16,12 @@ use crate::transaction::{Operation, Transaction};
 use crate::vectors;
 
 /// Stores the entry, or finds that it repeats the thread's newest one.
-pub(crate) fn store(transaction: &mut Transaction<'_>, entry: &NewEntry, embedding: &Embedding) -> Result<ItemOutcome, Failure> {
+pub(crate) fn store(
+    transaction: &mut Transaction<'_>,
+    entry: &NewEntry,
+    indexable: &Indexable,
+    embedding: &Embedding,
+) -> Result<ItemOutcome, Failure> {
     let NewEntry { thread_id, source, text, images: given_images, metadata, tags: given_tags } = entry;
     let (owner, thread_id) = (transaction.owner.owner, thread_id.as_str());
     let hash = text_hash(text);
@@ -70,7 +76,7 @@ pub(crate) fn store(transaction: &mut Transaction<'_>, entry: &NewEntry, embeddi
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,
-        text: text.clone(),
+        text: indexable.clone(),
         thread_id: thread_id.to_owned(),
         source: *source,
         content_type: ContentType::of(given_images.len()),

@@ -10,12 +10,20 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Once;
 
-use context_text::{Analyzer, Language, TokenKind, fold};
+use context_text::{Analyzer, Language};
 use libsqlite3_sys as ffi;
+
+use crate::indexable::colocated;
 
 /// A text that begins with this character holds tokens separated by spaces, to be indexed as they are, all at one
 /// place, so that their number does not count as the length of the document.
 pub(crate) const VERBATIM: char = '\u{1}';
+
+/// A text that begins with this character holds the tokens of an analyzed text, separated by spaces.
+pub(crate) const READY: char = '\u{2}';
+
+/// A ready token that begins with this character stands at the place of the one before it.
+pub(crate) const COLOCATED: char = '\u{3}';
 
 type TokenCallback = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
 
@@ -121,16 +129,20 @@ unsafe extern "C" fn tokenize(
                     break;
                 }
             }
+        } else if let Some(tokens) = text.strip_prefix(READY) {
+            for token in tokens.split(' ').filter(|token| !token.is_empty()) {
+                let emitted = match token.strip_prefix(COLOCATED) {
+                    Some(word) => sink.emit(ffi::FTS5_TOKEN_COLOCATED, word, 0, 0),
+                    None => sink.emit(0, token, 0, 0),
+                };
+                if !emitted {
+                    break;
+                }
+            }
         } else {
             analyzer.tokens(&text, &mut |token| {
-                if !sink.emit(0, token.stem, token.start, token.end) {
-                    return false;
-                }
-                if token.kind != TokenKind::Word || token.word == token.stem {
-                    return true;
-                }
-                let word = fold(token.word);
-                *word == *token.stem || sink.emit(ffi::FTS5_TOKEN_COLOCATED, &word, token.start, token.end)
+                sink.emit(0, token.stem, token.start, token.end)
+                    && colocated(&token).is_none_or(|word| sink.emit(ffi::FTS5_TOKEN_COLOCATED, &word, token.start, token.end))
             });
         }
     }));

@@ -8,6 +8,7 @@ use crate::entries::{self, EntryRow, parse_metadata, parse_source, parse_tags, t
 use crate::failure::Failure;
 use crate::full_text::FullTextChange;
 use crate::images;
+use crate::indexable::Indexable;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, text_hash};
@@ -15,7 +16,14 @@ use crate::transaction::{Operation, Transaction};
 use crate::vectors;
 
 /// Applies the update. Everything that can refuse it comes before the first write.
-pub(crate) fn update(transaction: &mut Transaction<'_>, update: &EntryUpdate, embedding: &Embedding) -> Result<ItemOutcome, Failure> {
+///
+/// `indexable` is the new text, if there is one.
+pub(crate) fn update(
+    transaction: &mut Transaction<'_>,
+    update: &EntryUpdate,
+    indexable: Option<&Indexable>,
+    embedding: &Embedding,
+) -> Result<ItemOutcome, Failure> {
     let EntryUpdate { id, text, metadata, tags: new_tags, images: new_images, expected_version } = update;
     let id = *id;
     let row_id = transaction.owner.row_id(id).ok_or_else(|| Error::context_not_found(id))?;
@@ -78,7 +86,7 @@ pub(crate) fn update(transaction: &mut Transaction<'_>, update: &EntryUpdate, em
         transaction.full_text(FullTextChange::Insert {
             owner,
             row_id,
-            text: text.clone().unwrap_or(stored.text),
+            text: indexable.cloned().unwrap_or_else(|| Indexable::plain(text.as_deref().unwrap_or(&stored.text))),
             thread_id: stored.thread_id.clone(),
             source,
             content_type: ContentType::of(usize::from(image_count > 0)),

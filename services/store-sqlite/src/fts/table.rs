@@ -9,6 +9,7 @@ use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::{Sqlite, SqliteConnection};
 
 use super::scope;
+use crate::indexable::Indexable;
 use crate::schema::{entries, meta, owners};
 use crate::tokenizer::VERBATIM;
 
@@ -27,7 +28,7 @@ pub(crate) struct Document<'e> {
     /// `entries.row_id`.
     pub row_id: i64,
     /// The text.
-    pub text: &'e str,
+    pub text: &'e Indexable,
     /// The thread.
     pub thread_id: &'e str,
     /// Who wrote it.
@@ -70,10 +71,7 @@ pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, document: &Documen
         scope.push(' ');
         scope.push_str(&scope::tag(tag));
     }
-    // A text is never verbatim; nothing of it is stored here, so a space in front is not seen.
-    let shifted = text.starts_with(VERBATIM).then(|| format!(" {text}"));
-    let text = shifted.as_deref().unwrap_or(text);
-    Insert { owner, row_id: *row_id, text, scope: &scope }.execute(conn).map(drop)
+    Insert { owner, row_id: *row_id, text: text.as_str(), scope: &scope }.execute(conn).map(drop)
 }
 
 /// Takes an entry out of the index.
@@ -187,6 +185,7 @@ fn index_slice(conn: &mut SqliteConnection, owner: i64, after: i64) -> QueryResu
             let tags: Vec<String> =
                 serde_json::from_str(&tags).map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
             let content_type = ContentType::of(usize::from(image_count > 0));
+            let text = Indexable::plain(&text);
             insert(conn, owner, &Document { row_id, text: &text, thread_id: &thread_id, source, content_type, tags: &tags })?;
             last = row_id;
             indexed += 1;

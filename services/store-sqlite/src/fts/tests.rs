@@ -5,12 +5,14 @@ mod agreement;
 use context_model::{Comparison, Condition, ContentType, Filter, JsonObject, Scalar, Source, Tags, ThreadId, Timestamp};
 use context_store::{FtsSearch, Page, StoredEntry};
 use context_text::{Analyzer, Language, Mode, parse};
+use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use serde_json::json;
 
 use super::{Document, Found, create_table, delete, insert, rebuild, search};
 use crate::filter::tests::store::{self, OWNER, path, row_id};
+use crate::indexable::Indexable;
 use crate::schema::owners;
 
 struct Texts {
@@ -66,7 +68,7 @@ impl Texts {
         store::insert(&mut self.conn, owner, &entry);
         let document = Document {
             row_id: row_id(owner, entry.id),
-            text: &entry.text,
+            text: &Indexable::analyzed(&Analyzer::new(self.language), &entry.text),
             thread_id: &entry.thread_id,
             source: entry.source,
             content_type: entry.content_type,
@@ -297,7 +299,7 @@ fn a_deleted_entry_is_gone_and_can_come_back_changed() {
     assert!(texts.find(Mode::Match, "apple").is_empty());
     let document = Document {
         row_id: row_id(OWNER, 1),
-        text: "plum",
+        text: &Indexable::plain("plum"),
         thread_id: "t1",
         source: Source::User,
         content_type: ContentType::Text,
@@ -347,4 +349,33 @@ fn hostile_texts_and_long_queries_are_just_text() {
     texts.find(Mode::Boolean, &nested);
     let many = (0..64).map(|i| format!("w{i}*")).collect::<Vec<_>>().join(" OR ");
     texts.find(Mode::Boolean, &many);
+}
+
+#[test]
+fn a_text_is_indexed_the_same_whoever_analyzes_it() {
+    let texts = [
+        "Running runners ran; the RUNNING of a race, and again: running",
+        "Ünïcödé café, naïve — 東京都に住む 한국어 텍스트 ไทย",
+        "a/b_c-d.e@f 12,345.67 \u{1}x \u{2}y \u{3}z",
+        "\u{2}begins with a mark \u{3}running",
+        "\u{1}begins with the other",
+        "",
+        " \n ",
+    ];
+    let index_of = |indexable: &dyn Fn(&str) -> Indexable| {
+        let mut all = Texts::new(Language::English);
+        for (row_id, text) in (1..).zip(texts) {
+            let text = &indexable(text);
+            let document = Document { row_id, text, thread_id: "t", source: Source::User, content_type: ContentType::Text, tags: &[] };
+            insert(&mut all.conn, OWNER, &document).unwrap();
+        }
+        all.conn.batch_execute(&format!("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, fts_{OWNER}, instance)")).unwrap();
+        let places =
+            "SELECT group_concat(term || ' ' || doc || ' ' || col || ' ' || offset, '; ' ORDER BY term, doc, col, offset) FROM temp.words";
+        diesel::dsl::sql::<diesel::sql_types::Text>(places).get_result::<String>(&mut all.conn).unwrap()
+    };
+    let analyzer = Analyzer::new(Language::English);
+    let before = index_of(&|text| Indexable::analyzed(&analyzer, text));
+    assert_eq!(before, index_of(&|text| Indexable::plain(text)));
+    assert!(before.contains("run 1 text 0; run 1 text 4; run 1 text 10") && before.contains("running 1 text 0"), "{before}");
 }
