@@ -1,4 +1,6 @@
-use context_model::{Error, Reason, Result, Scope};
+use std::sync::Arc;
+
+use context_model::{Error, Filter, FilterInput, Reason, Result, Scope, ThreadId, ThreadSet, Violations};
 use context_store::OwnerId;
 
 /// Who makes a request, as the transport has established it. No operation can be called without one.
@@ -17,13 +19,15 @@ pub struct Caller {
 }
 
 /// What a caller may reach of what its owner has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Reach {
     /// All of it.
     #[default]
     All,
     /// Context entries, threads and statistics.
     Contexts,
+    /// The entries of some threads, with what is counted of them.
+    Threads(Arc<ThreadSet>),
     /// Artifacts.
     Artifacts,
 }
@@ -31,10 +35,10 @@ pub enum Reach {
 impl Reach {
     /// The name on the wire; `None` for all.
     #[must_use]
-    pub const fn as_str(self) -> Option<&'static str> {
+    pub const fn as_str(&self) -> Option<&'static str> {
         match self {
             Self::All => None,
-            Self::Contexts => Some("contexts"),
+            Self::Contexts | Self::Threads(_) => Some("contexts"),
             Self::Artifacts => Some("artifacts"),
         }
     }
@@ -58,7 +62,7 @@ impl Caller {
     /// # Errors
     /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to.
     pub fn require(&self, scope: Scope) -> Result<()> {
-        self.require_in(Reach::Contexts, scope)
+        self.require_in(&Reach::Contexts, scope)
     }
 
     /// Checks a scope, for an operation on artifacts.
@@ -66,16 +70,46 @@ impl Caller {
     /// # Errors
     /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to.
     pub fn require_for_artifacts(&self, scope: Scope) -> Result<()> {
-        self.require_in(Reach::Artifacts, scope)
+        self.require_in(&Reach::Artifacts, scope)
     }
 
-    fn require_in(&self, needed: Reach, scope: Scope) -> Result<()> {
+    /// The threads that the caller is narrowed to; `None` for all.
+    #[must_use]
+    pub fn within(&self) -> Option<&ThreadSet> {
+        match &self.reach {
+            Reach::Threads(threads) => Some(threads),
+            Reach::All | Reach::Contexts | Reach::Artifacts => None,
+        }
+    }
+
+    /// Checks that the caller may change something in this thread.
+    ///
+    /// # Errors
+    /// `SCOPE_MISSING` when it is narrowed to others.
+    pub fn require_thread(&self, thread: &ThreadId) -> Result<()> {
+        match self.within() {
+            Some(threads) if !threads.contains(thread.as_str()) => {
+                Err(Error::new(Reason::ScopeMissing, "the credentials are narrowed to other threads and do not reach this one"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a search of the caller's must satisfy, and how many filters the caller gave. No operation takes filters by
+    /// another way.
+    pub(crate) fn filter(&self, given: FilterInput, violations: &mut Violations) -> (Filter, usize) {
+        let filter = Filter::parse(given, violations);
+        let count = filter.count();
+        (Filter { within: self.within().cloned(), ..filter }, count)
+    }
+
+    fn require_in(&self, needed: &Reach, scope: Scope) -> Result<()> {
         if !self.scopes.contains(&scope) {
             let sentence = format!("this operation needs the scope `{}`, which the credentials do not carry", scope.as_str());
             return Err(Error::new(Reason::ScopeMissing, sentence));
         }
         match self.reach.as_str() {
-            Some(only) if self.reach != needed => {
+            Some(only) if needed.as_str() != Some(only) => {
                 Err(Error::new(Reason::ScopeMissing, format!("the credentials are narrowed to {only} and do not reach this operation")))
             }
             _ => Ok(()),
@@ -87,7 +121,7 @@ impl Caller {
     /// # Errors
     /// `SCOPE_MISSING`.
     pub fn require_manage(&self) -> Result<()> {
-        self.require_in(Reach::All, Scope::Manage)
+        self.require_in(&Reach::All, Scope::Manage)
     }
 }
 

@@ -18,6 +18,7 @@ impl Engine {
         caller.require(Scope::Write)?;
         let mut options = self.write_options(caller, "store_context", &request, &write)?;
         let entry = validate::entry(request, &self.config.limits, &mut 0)?;
+        caller.require_thread(&entry.thread_id)?;
         let Embeddings { items, pending } = self.embed(vec![Some(entry.text.clone())]).await?;
         options.embeddings = items;
         let thread_id = entry.thread_id.as_str().to_owned();
@@ -42,7 +43,11 @@ impl Engine {
         let atomic = atomic.unwrap_or(true);
         batch_size(entries.len(), "entries")?;
         let mut total = 0;
-        let entries = entries.into_iter().map(|entry| validate::entry(entry, &self.config.limits, &mut total));
+        let entries = entries.into_iter().map(|entry| {
+            let entry = validate::entry(entry, &self.config.limits, &mut total)?;
+            caller.require_thread(&entry.thread_id)?;
+            Ok(entry)
+        });
         let Checked { items, failed } = Checked::new(entries, atomic, "entries")?;
         let embeddings = self.embed(items.iter().map(|entry| Some(entry.text.clone())).collect()).await?;
         options.embeddings = embeddings.items;
@@ -65,6 +70,7 @@ impl Engine {
         caller.require(Scope::Write)?;
         let mut options = self.write_options(caller, "update_context", &request, &write)?;
         let update = validate::update(request, &self.config.limits, &mut 0)?;
+        self.reached(caller, &[update.id]).await?.check(update.id)?;
         let Embeddings { items, pending } = self.embed(vec![update.text.clone()]).await?;
         options.embeddings = items;
         let updated_fields = update.updated_fields();
@@ -91,7 +97,12 @@ impl Engine {
         batch_size(updates.len(), "updates")?;
         let ids: Vec<i64> = updates.iter().map(|update| update.context_id).collect();
         let mut total = 0;
-        let updates = updates.into_iter().map(|update| validate::update(update, &self.config.limits, &mut total));
+        let reached = self.reached(caller, &ids).await?;
+        let updates = updates.into_iter().map(|update| {
+            let update = validate::update(update, &self.config.limits, &mut total)?;
+            reached.check(update.id)?;
+            Ok(update)
+        });
         let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
         let embeddings = self.embed(items.iter().map(|update| update.text.clone()).collect()).await?;
         options.embeddings = embeddings.items;
@@ -117,6 +128,7 @@ impl Engine {
         let ids = validate::ids(context_ids, Limits::MAX_GET, "context_ids", &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
+        let ids = self.reached(caller, &ids).await?.of(ids);
         let selection =
             RowSelection { images: include_images.unwrap_or(true), text_chars: None, explain: false, max_bytes: self.max_reply_bytes() };
         let page = self.store.get_contexts(&caller.owner, ids, selection, Self::read(min_revision)).await.map_err(crate::store_error)?;

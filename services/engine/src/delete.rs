@@ -29,6 +29,7 @@ impl Engine {
             ..DeleteCriteria::default()
         };
         violations.finish(())?;
+        let criteria = reachable(caller, criteria)?;
         let written = self.store.delete_contexts(&caller.owner, criteria, options).await.map_err(crate::store_error)?;
         let deleted_count = written.outcome as i64;
         Ok(DeleteContextReply { success: true, deleted_count, message: deleted(deleted_count), revision: written.revision })
@@ -73,10 +74,12 @@ impl Engine {
         let criteria = DeleteCriteria {
             ids: context_ids.map(|ids| validate::ids(ids, Limits::MAX_DELETE, "context_ids", &mut violations)),
             threads,
+            within: None,
             source: source.and_then(|s| Source::parse(&s, "source", &mut violations)),
             created_before,
         };
         violations.finish(())?;
+        let criteria = reachable(caller, criteria)?;
         let written = self.store.delete_contexts(&caller.owner, criteria, options).await.map_err(crate::store_error)?;
         let deleted_count = written.outcome as i64;
         Ok(DeleteContextBatchReply {
@@ -87,6 +90,15 @@ impl Engine {
             revision: written.revision,
         })
     }
+}
+
+/// The criteria for what the caller may reach.
+///
+/// # Errors
+/// `SCOPE_MISSING` when it names a thread that it may not reach.
+fn reachable(caller: &Caller, criteria: DeleteCriteria) -> Result<DeleteCriteria> {
+    criteria.threads.iter().flatten().try_for_each(|thread| caller.require_thread(thread))?;
+    Ok(DeleteCriteria { within: caller.within().cloned(), ..criteria })
 }
 
 fn deleted(count: i64) -> String {

@@ -37,11 +37,10 @@ impl Engine {
         let fusion = parse_fusion(request.fusion_method.as_deref(), k, &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let filter = Filter::parse(request.take_filters(), &mut violations);
+        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         violations.finish(())?;
 
         let explain = request.explain_query.unwrap_or(false);
-        let filters = filter.count();
         let (legs, mut warnings) = self.legs(&wanted, &request.query).await?;
         let model_ms = milliseconds(started);
         let Legs { fts, semantic, used } = legs;

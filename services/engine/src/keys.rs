@@ -1,7 +1,9 @@
 //! Making, listing, changing and switching off API keys.
 
+use std::sync::Arc;
+
 use context_model::{
-    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Reason, Result, Scope, Timestamp,
+    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Reason, Result, Scope, ThreadSet, Timestamp,
     UpdateApiKeyRequest, Violations,
 };
 use context_store::{KeyChange, KeyStore, OwnerId, StoredKey};
@@ -19,9 +21,31 @@ const MAX_KEYS: usize = 500;
 
 /// What a key is narrowed to, as it is stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Narrowing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     only: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    threads: Option<Vec<String>>,
+}
+
+impl Narrowing {
+    fn of(reach: &Reach) -> Self {
+        let threads = match reach {
+            Reach::Threads(threads) => Some(threads.shown()),
+            Reach::All | Reach::Contexts | Reach::Artifacts => None,
+        };
+        Self { only: reach.as_str().map(str::to_owned), threads }
+    }
+
+    fn reach(self) -> Option<Reach> {
+        match (self.only.as_deref(), self.threads) {
+            (None, None) => Some(Reach::All),
+            (Some(only), None) => Reach::parse(only),
+            (Some("contexts"), Some(threads)) => ThreadSet::from_shown(&threads).map(|threads| Reach::Threads(Arc::new(threads))),
+            (_, Some(_)) => None,
+        }
+    }
 }
 
 /// A key to make, checked.
@@ -35,12 +59,8 @@ pub(crate) struct NewKey {
 
 /// What a stored key lets its holder do. What this version does not understand allows nothing.
 pub(crate) fn caller_of(key: &StoredKey) -> Caller {
-    let reach = match serde_json::from_str::<Narrowing>(&key.narrowing) {
-        Ok(Narrowing { only: None }) => Some(Reach::All),
-        Ok(Narrowing { only: Some(only) }) => Reach::parse(&only),
-        Err(_) => None,
-    };
-    let scopes = reach.map(|_| key.scopes.iter().filter_map(|scope| Scope::parse(scope)).collect());
+    let reach = serde_json::from_str::<Narrowing>(&key.narrowing).ok().and_then(Narrowing::reach);
+    let scopes = reach.as_ref().map(|_| key.scopes.iter().filter_map(|scope| Scope::parse(scope)).collect());
     Caller {
         owner: key.owner.clone(),
         key_id: Some(key.id.clone()),
@@ -54,8 +74,8 @@ pub(crate) fn shown(key: StoredKey) -> ApiKey {
     let caller = caller_of(&key);
     let StoredKey { id, name, created_at, expires_at, last_used_at, deactivated_at, .. } = key;
     let scopes = caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
-    let only = caller.reach.as_str().map(str::to_owned);
-    ApiKey { id, name, scopes, only, created_at, expires_at, last_used_at, active: deactivated_at.is_none() }
+    let Narrowing { only, threads } = Narrowing::of(&caller.reach);
+    ApiKey { id, name, scopes, only, threads, created_at, expires_at, last_used_at, active: deactivated_at.is_none() }
 }
 
 impl Engine {
@@ -146,7 +166,7 @@ impl Engine {
         let secret = KeySecret::generate().map_err(Error::internal)?;
         let text = secret.reveal().to_owned();
         let hashed = tokio::task::spawn_blocking(move || bcrypt::hash(text, BCRYPT_COST)).await.map_err(Error::internal)?;
-        let narrowing = Narrowing { only: reach.as_str().map(str::to_owned) };
+        let narrowing = Narrowing::of(&reach);
         let key = StoredKey {
             id: uuid::Uuid::now_v7().to_string(),
             owner: owner.clone(),
@@ -165,7 +185,7 @@ impl Engine {
     }
 
     pub(crate) fn new_key(&self, request: CreateApiKeyRequest) -> Result<NewKey> {
-        let CreateApiKeyRequest { name, scopes, expires_at, only } = request;
+        let CreateApiKeyRequest { name, scopes, expires_at, only, threads } = request;
         let mut violations = Violations::default();
         let name = check_name(&name, &mut violations);
         let scopes = scopes.map(|scopes| check_scopes(&scopes, &mut violations));
@@ -176,8 +196,18 @@ impl Engine {
                 Reach::All
             })
         });
+        let reach = match (reach, threads) {
+            (reach, None) => reach.unwrap_or_default(),
+            (Some(Reach::Artifacts), Some(_)) => {
+                violations.push("threads", "`threads` narrows a key to contexts, and `only` to artifacts; give one of them");
+                Reach::Artifacts
+            }
+            (_, Some(threads)) => {
+                ThreadSet::parse(&threads, "threads", &mut violations).map_or(Reach::All, |threads| Reach::Threads(Arc::new(threads)))
+            }
+        };
         let scopes = scopes.unwrap_or_else(|| vec![Scope::Read, Scope::Write, Scope::Delete]);
-        violations.finish(NewKey { name, scopes, expires_at, reach: reach.unwrap_or_default() })
+        violations.finish(NewKey { name, scopes, expires_at, reach })
     }
 
     fn check_expiry(&self, expiry: &str, violations: &mut Violations) -> Option<Timestamp> {

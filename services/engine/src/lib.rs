@@ -24,6 +24,7 @@ mod hybrid;
 mod keys;
 mod meaning;
 mod rate;
+mod reached;
 mod reembed;
 mod rerank;
 mod search;
@@ -117,7 +118,12 @@ impl Engine {
         let idempotency = match &write.idempotency_key {
             Some(key) => {
                 validate::idempotency_key(key)?;
-                Some(Idempotency { key: key.clone(), request_hash: canonical::hash(operation, request)? })
+                // What a narrowed caller's request means depends on how it is narrowed.
+                let operation = match caller.within() {
+                    Some(threads) => format!("{operation} within {:?}", threads.shown()),
+                    None => operation.to_owned(),
+                };
+                Some(Idempotency { key: key.clone(), request_hash: canonical::hash(&operation, request)? })
             }
             None => None,
         };

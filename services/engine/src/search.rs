@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use context_model::{
-    Error, Filter, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores,
+    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores,
     SearchContextReply, SearchContextRequest, Violations,
 };
 use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry};
@@ -25,10 +25,9 @@ impl Engine {
         let mut violations = Violations::default();
         let page = validate::page(request.limit, request.offset, 30, 100, i64::from(u32::MAX), &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let filter = Filter::parse(request.take_filters(), &mut violations);
+        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         violations.finish(())?;
         let explain = request.explain_query.unwrap_or(false);
-        let filters = filter.count();
         let selection = self.selection(request.include_images, explain, self.shown_chars());
         let found = self
             .store
@@ -56,7 +55,7 @@ impl Engine {
         let (mode_name, mode) = parse_mode(request.mode.as_deref(), &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let filter = Filter::parse(request.take_filters(), &mut violations);
+        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         let parsed = if violations.is_empty() {
             context_text::parse(mode, &request.query, &self.analyzer).unwrap_or_else(|error| {
                 violations.push("query", format!("`query` is malformed at character {}: {}", error.position, error.message));
@@ -69,7 +68,6 @@ impl Engine {
 
         let explain = request.explain_query.unwrap_or(false);
         let highlight = request.highlight.unwrap_or(false);
-        let filters = filter.count();
         let mut reply = FtsSearchContextReply {
             query: request.query,
             mode: mode_name.to_owned(),

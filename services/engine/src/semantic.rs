@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use context_model::{
-    Filter, Result, Scores, SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchContextRequest, Violations,
+    Result, Scores, SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchContextRequest, Violations,
 };
 use context_store::{Page, RankSearch, RankedByMeaning, SemanticSearch, StoredEntry};
 
@@ -37,12 +37,11 @@ impl Engine {
         validate::query(&request.query, &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
-        let filter = Filter::parse(request.take_filters(), &mut violations);
+        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         violations.finish(())?;
         let (ready, vectors) = self.meaning().map_err(|reason| meaning::unavailable(&reason))?;
 
         let explain = request.explain_query.unwrap_or(false);
-        let filters = filter.count();
         let vector = ready.of_query(&request.query).await?;
         let model_ms = milliseconds(started);
         let search = RankSearch {

@@ -14,7 +14,12 @@ impl Engine {
         let mut violations = Violations::default();
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
-        let counts = self.store.statistics(&caller.owner, Self::read(min_revision)).await.map_err(crate::store_error)?;
+        let read = Self::read(min_revision);
+        let counts = match caller.within() {
+            Some(threads) => self.store.statistics_within(&caller.owner, threads.clone(), read).await,
+            None => self.store.statistics(&caller.owner, read).await,
+        };
+        let counts = counts.map_err(crate::store_error)?;
         let config = &self.config;
         // A feature that this version cannot provide is off unless it is switched off explicitly, which is said too.
         let absent = |switch: Switch, setting: &str, why: &str| match switch {
@@ -64,7 +69,11 @@ impl Engine {
         let enabled = on || self.awaits_meaning();
         let reason = meaning.as_ref().err().cloned();
         let embedding_count = match &meaning {
-            Ok((ready, vectors)) => vectors.embedded_entries(&caller.owner, &ready.model).await.map_err(crate::store_error)?,
+            Ok((ready, vectors)) => match caller.within() {
+                Some(threads) => vectors.embedded_entries_within(&caller.owner, &ready.model, threads.clone()).await,
+                None => vectors.embedded_entries(&caller.owner, &ready.model).await,
+            }
+            .map_err(crate::store_error)?,
             Err(_) => 0,
         };
         let embedder = meaning.ok().map(|(ready, _)| std::sync::Arc::clone(&ready.embedder));

@@ -19,7 +19,12 @@ impl Engine {
         let page = validate::page(limit, offset, MAX_THREADS, MAX_THREADS, i64::from(u32::MAX), &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
-        let found = self.store.list_threads(&caller.owner, page, Self::read(min_revision)).await.map_err(crate::store_error)?;
+        let read = Self::read(min_revision);
+        let found = match caller.within() {
+            Some(threads) => self.store.list_threads_within(&caller.owner, threads.clone(), page, read).await,
+            None => self.store.list_threads(&caller.owner, page, read).await,
+        };
+        let found = found.map_err(crate::store_error)?;
         Ok(ListThreadsReply { threads: found.threads, total_threads: found.total, revision: found.revision })
     }
 }

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::entry::shorten;
-use crate::{ContentType, JsonObject, Source, Tags, ThreadId, Timestamp, Violations, fold};
+use crate::{ContentType, JsonObject, Source, Tags, ThreadId, ThreadSet, Timestamp, Violations, fold};
 
 /// The filters of a search as a caller gave them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -51,6 +51,8 @@ pub struct MetadataFilter {
 /// What an entry must satisfy; every part that is present must hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Filter {
+    /// Only these threads, which the caller may reach.
+    pub within: Option<ThreadSet>,
     /// Only this thread.
     pub thread_id: Option<ThreadId>,
     /// Only entries of this source.
@@ -245,6 +247,7 @@ impl Filter {
             tags
         });
         Self {
+            within: None,
             thread_id: thread_id.and_then(|id| ThreadId::parse(&id, "thread_id", violations)),
             source: source.and_then(|s| Source::parse(&s, "source", violations)),
             tags,
@@ -258,8 +261,9 @@ impl Filter {
     /// How many filters are set, each metadata condition counting as one.
     #[must_use]
     pub fn count(&self) -> usize {
-        let Self { thread_id, source, tags, content_type, conditions, created_from, created_to } = self;
-        usize::from(thread_id.is_some())
+        let Self { within, thread_id, source, tags, content_type, conditions, created_from, created_to } = self;
+        usize::from(within.is_some())
+            + usize::from(thread_id.is_some())
             + usize::from(source.is_some())
             + usize::from(tags.is_some())
             + usize::from(content_type.is_some())

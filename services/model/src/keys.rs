@@ -22,6 +22,11 @@ pub struct CreateApiKeyRequest {
     /// `contexts` or `artifacts`: the key reaches nothing else; absent: both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only: Option<String>,
+    /// Threads: the key reaches the entries of no others, and no artifacts. Names, and beginnings of names with a `*` at their
+    /// end; 1 to 100. Absent: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(min_items = 1, max_items = 100, example = json!(["billing", "team-a/*"]))]
+    pub threads: Option<Vec<String>>,
 }
 
 /// A key as its owner sees it. The key itself is shown once, when it is made.
@@ -36,6 +41,8 @@ pub struct ApiKey {
     pub scopes: Vec<String>,
     /// What it is narrowed to: `contexts` or `artifacts`; null for both.
     pub only: Option<String>,
+    /// The threads it is narrowed to; null for all.
+    pub threads: Option<Vec<String>>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it stops working; null for never.

@@ -35,6 +35,7 @@ mod search;
 mod statistics;
 mod tags;
 mod thread;
+mod thread_set;
 mod time;
 
 pub use artifact::{
@@ -58,6 +59,7 @@ pub use search::*;
 pub use statistics::*;
 pub use tags::Tags;
 pub use thread::*;
+pub use thread_set::{ThreadPattern, ThreadSet, end_of_prefix};
 pub use time::Timestamp;
 
 /// The JSON object that metadata is on the wire.

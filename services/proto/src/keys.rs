@@ -7,12 +7,13 @@ use crate::v1 as pb;
 
 impl From<ApiKey> for pb::ApiKey {
     fn from(key: ApiKey) -> Self {
-        let ApiKey { id, name, scopes, only, created_at, expires_at, last_used_at, active } = key;
+        let ApiKey { id, name, scopes, only, threads, created_at, expires_at, last_used_at, active } = key;
         Self {
             id,
             name,
             scopes,
             only,
+            threads: threads.unwrap_or_default(),
             created_at: Some(timestamp_to_pb(created_at)),
             expires_at: expires_at.map(timestamp_to_pb),
             last_used_at: last_used_at.map(timestamp_to_pb),
@@ -25,13 +26,14 @@ impl TryFrom<pb::ApiKey> for ApiKey {
     type Error = Error;
 
     fn try_from(key: pb::ApiKey) -> Result<Self> {
-        let pb::ApiKey { id, name, scopes, only, created_at, expires_at, last_used_at, active } = key;
+        let pb::ApiKey { id, name, scopes, only, threads, created_at, expires_at, last_used_at, active } = key;
         let optional = |at: Option<prost_types::Timestamp>| at.map(|at| timestamp_from_pb(Some(at))).transpose();
         Ok(Self {
             id,
             name,
             scopes,
             only,
+            threads: Some(threads).filter(|threads| !threads.is_empty()),
             created_at: timestamp_from_pb(created_at)?,
             expires_at: optional(expires_at)?,
             last_used_at: optional(last_used_at)?,
@@ -78,8 +80,9 @@ key_request!(GetApiKeyRequest DeactivateApiKeyRequest);
 
 impl From<pb::CreateApiKeyRequest> for CreateApiKeyRequest {
     fn from(request: pb::CreateApiKeyRequest) -> Self {
-        let pb::CreateApiKeyRequest { name, scopes, expires_at, only } = request;
-        Self { name, scopes: scopes.map(|list| list.values), expires_at, only }
+        let pb::CreateApiKeyRequest { name, scopes, expires_at, only, threads } = request;
+        let threads = Some(threads).filter(|threads| !threads.is_empty());
+        Self { name, scopes: scopes.map(|list| list.values), expires_at, only, threads }
     }
 }
 

@@ -115,6 +115,9 @@ pub struct CreateKey {
     /// Let it reach contexts or artifacts alone
     #[arg(long, value_name = "WHAT")]
     only: Option<String>,
+    /// Let it reach these threads alone, between commas: names, and beginnings of names with a * at their end
+    #[arg(long, value_delimiter = ',', value_name = "THREADS")]
+    threads: Option<Vec<String>>,
 }
 
 /// What is done to owners.
@@ -142,8 +145,8 @@ impl Command {
     #[must_use]
     pub fn admin(&self) -> Option<Admin> {
         Some(match self.clone() {
-            Self::Keys(Keys::Create(CreateKey { name, owner, scopes, expires, only })) => {
-                Admin::CreateKey { owner, key: CreateApiKeyRequest { name, scopes: Some(scopes), expires_at: expires, only } }
+            Self::Keys(Keys::Create(CreateKey { name, owner, scopes, expires, only, threads })) => {
+                Admin::CreateKey { owner, key: CreateApiKeyRequest { name, scopes: Some(scopes), expires_at: expires, only, threads } }
             }
             Self::Keys(Keys::List { owner }) => Admin::ListKeys { owner },
             Self::Keys(Keys::Revoke { key_id, owner }) => Admin::RevokeKey { owner, key_id },

@@ -7,6 +7,7 @@ use diesel::sql_types::{Array, BigInt, Text};
 
 use crate::entries::parse_source;
 use crate::failure::Failure;
+use crate::filter::within;
 use crate::images;
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
@@ -41,7 +42,7 @@ impl Writing for DeleteEntries {
     type Outcome = u64;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
-        let DeleteCriteria { ids, threads, source: _, created_before } = &self.0;
+        let DeleteCriteria { within: _, ids, threads, source: _, created_before } = &self.0;
         if ids.is_none() && threads.is_none() && created_before.is_none() {
             // A source alone would delete half of everything; the operation refuses it, and so does the store.
             return Ok(0);
@@ -98,11 +99,14 @@ impl DeleteEntries {
     }
 
     fn criteria<'v>(&'v self, transaction: &Transaction<'v>) -> Fragment<'v> {
-        let DeleteCriteria { ids, threads, source, created_before } = &self.0;
+        let DeleteCriteria { within: reach, ids, threads, source, created_before } = &self.0;
         let mut criteria = Fragment::new("owner_id = ");
         criteria.bind(Bind::text(transaction.owner.as_str()));
         if let Some(ids) = ids {
             criteria.push(" AND id = ANY(").bind(Bind::ints(ids.iter().copied())).push(")");
+        }
+        if let Some(reach) = reach {
+            criteria.push(" AND ").append(within("thread_id", reach));
         }
         if let Some(threads) = threads {
             let threads = Bind::Texts(threads.iter().map(|thread| thread.as_str().into()).collect());

@@ -11,16 +11,19 @@ mod index;
 pub(crate) use folded::folded_json;
 pub(crate) use index::indexes;
 
-use context_model::{ContentType, Filter, MetadataPath};
+use context_model::{ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix};
 
 use crate::sql::{Bind, Fragment};
 
 /// The condition on rows of `entries` that an owner's entry satisfies the filter. `indexed` are the fields that have an
 /// index.
 pub(crate) fn compile<'v>(filter: &'v Filter, owner: &'v str, indexed: &[MetadataPath]) -> Fragment<'v> {
-    let Filter { thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
+    let Filter { within: reach, thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
     let mut all = Fragment::new("entries.owner_id = ");
     all.bind(Bind::text(owner));
+    if let Some(reach) = reach {
+        all.push(" AND ").append(within("entries.thread_id", reach));
+    }
     if let Some(thread_id) = thread_id {
         all.push(" AND entries.thread_id = ").bind(Bind::text(thread_id.as_str()));
     }
@@ -52,6 +55,26 @@ pub(crate) fn compile<'v>(filter: &'v Filter, owner: &'v str, indexed: &[Metadat
         all.push(" AND ").append(of_owner(owner));
     }
     all
+}
+
+/// The condition that the thread in this column is one of these. The column is sorted by code points.
+pub(crate) fn within<'v>(column: &str, threads: &'v ThreadSet) -> Fragment<'v> {
+    let mut any = Fragment::new("(");
+    for (i, pattern) in threads.patterns().iter().enumerate() {
+        any.push(if i == 0 { "" } else { " OR " });
+        match pattern {
+            ThreadPattern::Name(name) => _ = any.push(column).push(" = ").bind(Bind::text(name)),
+            ThreadPattern::Prefix(prefix) => {
+                any.push("(").push(column).push(" >= ").bind(Bind::text(prefix));
+                if let Some(end) = end_of_prefix(prefix) {
+                    any.push(" AND ").push(column).push(" < ").bind(Bind::text(end));
+                }
+                any.push(")");
+            }
+        }
+    }
+    any.push(")");
+    any
 }
 
 /// What keeps a search in `entries_by_content` among the owner's entries.

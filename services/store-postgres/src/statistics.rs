@@ -1,12 +1,13 @@
 //! The owner's counts and the size of the database.
 
-use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts};
+use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts, ThreadSet};
 use context_store::{OwnerId, StoreStatistics};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
+use crate::filter::within;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
 
@@ -63,6 +64,42 @@ impl Reading for Statistics {
         let owner = || Bind::text(owner.as_str());
         let rows: Vec<Counts> = sql::query(conn, Fragment::prepared(SQL, vec![owner(), owner(), owner()])).await?;
         Ok(rows.first().map(|counts| (counts.revision, self.of(counts))))
+    }
+}
+
+/// The counts of the entries in some threads. A size is not given: it would be that of others too.
+pub(crate) struct StatisticsWithin {
+    pub threads: ThreadSet,
+    pub connections: ConnectionMetrics,
+}
+
+impl StatisticsWithin {
+    fn counted(&self, counts: &Counts) -> StoreStatistics {
+        Statistics { connections: self.connections.clone() }.of(counts)
+    }
+}
+
+impl Reading for StatisticsWithin {
+    type Outcome = StoreStatistics;
+
+    fn empty(&self) -> StoreStatistics {
+        Statistics { connections: self.connections.clone() }.empty()
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, StoreStatistics)>, Failure> {
+        let mut select = Fragment::new("WITH reached AS (SELECT id, source, image_count, tags FROM context.entries WHERE owner_id = ");
+        select.bind(Bind::text(owner.as_str())).push(" AND ").append(within("thread_id", &self.threads));
+        select.push(
+            ") SELECT o.revision, counts.*, 0::bigint AS database_bytes FROM context.owners AS o CROSS JOIN \
+             (SELECT count(*) AS entry_count, count(*) FILTER (WHERE source = 'user') AS user_count, \
+              count(*) FILTER (WHERE source = 'agent') AS agent_count, count(*) FILTER (WHERE image_count > 0) AS multimodal_count, \
+              coalesce(sum(image_count), 0)::bigint AS image_count, \
+              (SELECT count(DISTINCT tag) FROM reached AS r, unnest(r.tags) AS tag) AS tag_count FROM reached) AS counts \
+             WHERE o.owner_id = ",
+        );
+        select.bind(Bind::text(owner.as_str()));
+        let rows: Vec<Counts> = sql::query(conn, select).await?;
+        Ok(rows.first().map(|counts| (counts.revision, self.counted(counts))))
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
+use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
     ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
     StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
@@ -22,7 +22,7 @@ use crate::owners::Ids;
 use crate::pool::{Lease, Pool};
 use crate::read::Reading;
 use crate::read_entries::{Get, Ranked, Search};
-use crate::statistics::Statistics;
+use crate::statistics::{Statistics, StatisticsWithin};
 use crate::store_entry::StoreEntries;
 use crate::threads::List;
 use crate::transaction::{Transaction, Writing};
@@ -392,11 +392,19 @@ impl Store for PostgresStore {
     }
 
     async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage> {
-        self.read(owner, read, List { page }).await
+        self.read(owner, read, List { within: None, page }).await
+    }
+
+    async fn list_threads_within(&self, owner: &OwnerId, threads: ThreadSet, page: Page, read: Read) -> Result<ThreadsPage> {
+        self.read(owner, read, List { within: Some(threads), page }).await
     }
 
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
         self.read(owner, read, Statistics { connections: self.connections() }).await
+    }
+
+    async fn statistics_within(&self, owner: &OwnerId, threads: ThreadSet, read: Read) -> Result<StoreStatistics> {
+        self.read(owner, read, StatisticsWithin { threads, connections: self.connections() }).await
     }
 
     fn vectors(&self) -> Option<&dyn VectorStore> {

@@ -1,6 +1,6 @@
 //! The threads' rows: counts, first and last times, and the newest entry.
 
-use context_model::{Source, SourceCounts, Thread, Timestamp};
+use context_model::{Source, SourceCounts, Thread, ThreadSet, Timestamp};
 use context_store::{OwnerId, Page, ThreadsPage};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
+use crate::filter::within;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
 
@@ -224,6 +225,8 @@ pub(crate) async fn find_ends(conn: &mut AsyncPgConnection, owner: &OwnerId, row
 
 /// A page of an owner's threads, latest activity first.
 pub(crate) struct List {
+    /// Of these alone.
+    pub within: Option<ThreadSet>,
     pub page: Page,
 }
 
@@ -259,6 +262,9 @@ impl Reading for List {
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, ThreadsPage)>, Failure> {
+        if let Some(threads) = &self.within {
+            return self.read_within(conn, owner, threads).await;
+        }
         // One statement sees one state of the database.
         const SQL: &str = "SELECT o.revision, o.thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
                            (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
@@ -271,6 +277,31 @@ impl Reading for List {
         let (revision, total) = (first.revision, first.thread_count);
         let threads = rows.into_iter().filter_map(thread).collect();
         Ok(Some((revision, ThreadsPage { threads, total, revision })))
+    }
+}
+
+impl List {
+    async fn read_within(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+        threads: &ThreadSet,
+    ) -> Result<Option<(i64, ThreadsPage)>, Failure> {
+        let mut select = Fragment::new("SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = o.owner_id AND ");
+        select.append(within("thread_id", threads));
+        select.push(
+            ") AS thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
+             (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
+              FROM context.threads WHERE owner_id = o.owner_id AND ",
+        );
+        select.append(within("thread_id", threads)).push(" ORDER BY last_entry DESC, last_id DESC LIMIT ");
+        select.bind(Bind::Int(i64::from(self.page.limit))).push(" OFFSET ");
+        select.bind(Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX))).push(") AS t ON true WHERE o.owner_id = ");
+        select.bind(Bind::text(owner.as_str())).push(" ORDER BY t.last_entry DESC, t.last_id DESC");
+        let rows: Vec<Listed> = sql::query(conn, select).await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let (revision, total) = (first.revision, first.thread_count);
+        Ok(Some((revision, ThreadsPage { threads: rows.into_iter().filter_map(thread).collect(), total, revision })))
     }
 }
 

@@ -9,6 +9,7 @@ use diesel::sql_types::{BigInt, Text};
 
 use crate::entries::{parse_source, parse_tags};
 use crate::failure::Failure;
+use crate::filter::within;
 use crate::full_text::FullTextChange;
 use crate::images;
 use crate::owners::id_of_row;
@@ -64,7 +65,7 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, criteria: &DeleteCriteri
 }
 
 fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment {
-    let DeleteCriteria { ids, threads, source, created_before } = criteria;
+    let DeleteCriteria { within: reach, ids, threads, source, created_before } = criteria;
     let mut select = Fragment::new("SELECT row_id, thread_id, source, image_count, version, tags FROM entries");
     if ids.is_some() {
         // Without statistics the planner may think that an owner has fewer entries than there are ids.
@@ -74,6 +75,9 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
     if let Some(ids) = ids {
         let row_ids: Vec<i64> = ids.iter().filter_map(|&id| transaction.owner.row_id(id)).collect();
         select.push(" AND row_id IN (SELECT value FROM json_each(").bind(Bind::Text(serde_json::json!(row_ids).to_string())).push("))");
+    }
+    if let Some(reach) = reach {
+        select.push(" AND ").append(within("thread_id", reach));
     }
     if let Some(threads) = threads {
         let threads: Vec<&str> = threads.iter().map(context_model::ThreadId::as_str).collect();

@@ -14,15 +14,18 @@ pub(crate) mod tests;
 pub(crate) use index::index_statement;
 pub(crate) use select::{Candidates, candidates, json_list, select};
 
-use context_model::{ContentType, Filter, Tags};
+use context_model::{ContentType, Filter, Tags, ThreadPattern, ThreadSet, end_of_prefix};
 
 use crate::sql::{Bind, Fragment};
 
 /// The condition on rows of `entries` that an owner's entry satisfies the filter.
 pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
-    let Filter { thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
+    let Filter { within: reach, thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
     let mut all = Fragment::new("entries.owner = ");
     all.bind(Bind::Int(owner));
+    if let Some(reach) = reach {
+        all.push(" AND ").append(within("entries.thread_id", reach));
+    }
     if let Some(thread_id) = thread_id {
         all.push(" AND entries.thread_id = ").bind(Bind::Text(thread_id.as_str().to_owned()));
     }
@@ -52,6 +55,32 @@ pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
         all.push(" AND (").append(condition::compile(condition)).push(")");
     }
     all
+}
+
+/// The condition that the thread in this column is one of these.
+pub(crate) fn within(column: &str, threads: &ThreadSet) -> Fragment {
+    let mut any = Fragment::new("(");
+    for (i, pattern) in threads.patterns().iter().enumerate() {
+        any.push(if i == 0 { "" } else { " OR " }).append(one_of(column, pattern));
+    }
+    any.push(")");
+    any
+}
+
+/// The condition that the thread in this column satisfies one pattern; an index can answer it.
+fn one_of(column: &str, pattern: &ThreadPattern) -> Fragment {
+    let mut one = Fragment::default();
+    match pattern {
+        ThreadPattern::Name(name) => _ = one.push(column).push(" = ").bind(Bind::Text(name.clone())),
+        ThreadPattern::Prefix(prefix) => {
+            one.push("(").push(column).push(" >= ").bind(Bind::Text(prefix.clone()));
+            if let Some(end) = end_of_prefix(prefix) {
+                one.push(" AND ").push(column).push(" < ").bind(Bind::Text(end));
+            }
+            one.push(")");
+        }
+    }
+    one
 }
 
 /// The tags as a list of placeholders.

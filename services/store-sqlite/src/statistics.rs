@@ -2,13 +2,17 @@
 
 use std::path::Path;
 
-use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts};
+use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts, ThreadSet};
 use context_store::{StoreError, StoreStatistics};
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
 
 use crate::connection::pragma_int;
 use crate::failure::store_error;
+use crate::filter;
 use crate::owners::Owner;
+use crate::sql::{self, Bind, Fragment};
 
 /// The owner's counts, all from its row; `None` for an owner that never wrote.
 pub(crate) fn read(
@@ -33,6 +37,52 @@ pub(crate) fn read(
         connections,
         fts_engine: "fts5",
         revision: count(|o| o.revision),
+    })
+}
+
+#[derive(QueryableByName)]
+struct Counts {
+    #[diesel(sql_type = BigInt)]
+    entries: i64,
+    #[diesel(sql_type = BigInt)]
+    users: i64,
+    #[diesel(sql_type = BigInt)]
+    multimodal: i64,
+    #[diesel(sql_type = BigInt)]
+    images: i64,
+    #[diesel(sql_type = BigInt)]
+    tags: i64,
+}
+
+/// The counts of the entries in these threads. A size is not given: it would be that of others too.
+pub(crate) fn within(
+    conn: &mut SqliteConnection,
+    owner: Option<&Owner>,
+    threads: &ThreadSet,
+    connections: ConnectionMetrics,
+) -> Result<StoreStatistics, StoreError> {
+    let number = owner.map_or(0, |owner| owner.owner);
+    let mut select = Fragment::new("WITH reached AS (SELECT row_id, source, image_count FROM entries WHERE owner = ");
+    select.bind(Bind::Int(number)).push(" AND ").append(filter::within("thread_id", threads));
+    select.push(
+        ") SELECT count(*) AS entries, coalesce(sum(source = 'user'), 0) AS users, coalesce(sum(image_count > 0), 0) AS multimodal, \
+         coalesce(sum(image_count), 0) AS images, (SELECT count(DISTINCT tag) FROM entry_tags WHERE owner = ",
+    );
+    select.bind(Bind::Int(number)).push(" AND row_id IN (SELECT row_id FROM reached)) AS tags FROM reached");
+    let counts = sql::query::<Counts>(conn, &select).map_err(store_error)?.pop();
+    let Counts { entries, users, multimodal, images, tags } =
+        counts.unwrap_or(Counts { entries: 0, users: 0, multimodal: 0, images: 0, tags: 0 });
+    Ok(StoreStatistics {
+        total_entries: entries,
+        by_source: SourceCounts { user: users, agent: entries - users },
+        by_content_type: ContentTypeCounts { text: entries - multimodal, multimodal },
+        total_images: images,
+        unique_tags: tags,
+        indexed_entries: entries,
+        database_bytes: 0,
+        connections,
+        fts_engine: "fts5",
+        revision: owner.map_or(0, |owner| owner.revision),
     })
 }
 

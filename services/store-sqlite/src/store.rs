@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry};
+use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
     ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection,
     SearchPage, Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
@@ -327,7 +327,7 @@ impl Store for SqliteStore {
         read: Read,
     ) -> Result<SearchPage> {
         // Without conditions an index gives the page as it is.
-        let light = filter.conditions.is_empty() && filter.tags.is_none() && page.offset < 1000;
+        let light = filter.conditions.is_empty() && filter.within.is_none() && filter.tags.is_none() && page.offset < 1000;
         let lane = if light { &self.points } else { &self.searches };
         let indexed = Arc::clone(&self.indexed);
         self.read(lane, owner, read, move |conn, owner| match owner {
@@ -360,6 +360,19 @@ impl Store for SqliteStore {
             None => Ok(ThreadsPage { threads: Vec::new(), total: 0, revision: 0 }),
         })
         .await
+    }
+
+    async fn list_threads_within(&self, owner: &OwnerId, threads: ThreadSet, page: Page, read: Read) -> Result<ThreadsPage> {
+        self.read(&self.points, owner, read, move |conn, owner| match owner {
+            Some(owner) => threads::list_within(conn, owner, &threads, page),
+            None => Ok(ThreadsPage { threads: Vec::new(), total: 0, revision: 0 }),
+        })
+        .await
+    }
+
+    async fn statistics_within(&self, owner: &OwnerId, threads: ThreadSet, read: Read) -> Result<StoreStatistics> {
+        let connections = self.connections();
+        self.read(&self.searches, owner, read, move |conn, owner| statistics::within(conn, owner, &threads, connections.clone())).await
     }
 
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {

@@ -1,18 +1,20 @@
 //! The threads' rows: counts, first and last times, and the newest entry.
 
-use context_model::{Source, SourceCounts, Thread, Timestamp};
+use context_model::{Source, SourceCounts, Thread, ThreadSet, Timestamp};
 use context_store::{Page, StoreError, ThreadsPage};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use sha2::{Digest as _, Sha256};
 
 use crate::failure::store_error;
+use crate::filter::within;
 use crate::owners::{Owner, id_of_row};
 use crate::schema::{entries, threads};
+use crate::sql::{self, Bind, Fragment};
 use crate::statement::{self, Value};
 
 /// One thread's row.
-#[derive(Debug, Clone, PartialEq, Eq, Queryable, Selectable, Insertable)]
+#[derive(Debug, Clone, PartialEq, Eq, Queryable, QueryableByName, Selectable, Insertable)]
 #[diesel(table_name = threads)]
 pub(crate) struct ThreadRow {
     pub owner: i64,
@@ -177,6 +179,27 @@ pub(crate) fn list(conn: &mut SqliteConnection, owner: &Owner, page: Page) -> Re
         .load(conn)
         .map_err(store_error)?;
     Ok(ThreadsPage { threads: rows.into_iter().map(Thread::from).collect(), total: owner.thread_count, revision: owner.revision })
+}
+
+/// The same, of these threads alone.
+pub(crate) fn list_within(conn: &mut SqliteConnection, owner: &Owner, threads: &ThreadSet, page: Page) -> Result<ThreadsPage, StoreError> {
+    #[derive(QueryableByName)]
+    struct Total {
+        #[diesel(sql_type = diesel::sql_types::BigInt)]
+        total: i64,
+    }
+    let of = |start: &str| {
+        let mut statement = Fragment::new(format!("{start} FROM threads WHERE owner = "));
+        statement.bind(Bind::Int(owner.owner)).push(" AND ").append(within("thread_id", threads));
+        statement
+    };
+    let total = sql::query::<Total>(conn, &of("SELECT count(*) AS total")).map_err(store_error)?;
+    let mut select = of("SELECT *");
+    select.push(" ORDER BY last_entry DESC, last_id DESC LIMIT ").bind(Bind::Int(i64::from(page.limit)));
+    select.push(" OFFSET ").bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+    let rows: Vec<ThreadRow> = sql::query(conn, &select).map_err(store_error)?;
+    let total = total.first().map_or(0, |row| row.total);
+    Ok(ThreadsPage { threads: rows.into_iter().map(Thread::from).collect(), total, revision: owner.revision })
 }
 
 impl From<ThreadRow> for Thread {

@@ -43,7 +43,7 @@ pub(crate) fn embedded(embedded: &Embedded) -> usize {
 }
 
 pub(crate) fn criteria(criteria: &DeleteCriteria) -> usize {
-    let DeleteCriteria { ids, threads, source: _, created_before: _ } = criteria;
+    let DeleteCriteria { within: _, ids, threads, source: _, created_before: _ } = criteria;
     let threads: usize = threads.iter().flatten().map(|thread| thread.as_str().len()).sum();
     OVERHEAD + ids.as_ref().map_or(0, |ids| ids.len() * size_of::<i64>()) + threads
 }

@@ -66,7 +66,7 @@ macro_rules! conformance_tests {
             batches: an_atomic_batch_is_all_or_nothing, without_atomic_each_item_stands_alone,
                 items_see_the_items_before_them, an_atomic_batch_that_failed_leaves_no_trace;
             deletes: ids_are_deleted_and_unknown_ones_count_nothing, all_criteria_must_hold,
-                a_thread_is_deleted_with_its_row, nothing_to_go_by_deletes_nothing, another_owner_cannot_delete,
+                a_delete_stays_within_the_threads_that_are_reached, a_thread_is_deleted_with_its_row, nothing_to_go_by_deletes_nothing, another_owner_cannot_delete,
                 many_are_deleted_at_once;
             threads: a_row_counts_its_entries, the_latest_activity_comes_first, pages_neither_repeat_nor_skip,
                 the_row_follows_deletes, the_row_follows_updates_of_images;

@@ -2,7 +2,7 @@
 //! tests of the databases compare the oracle with. Everything panics on failure: it only runs in tests.
 
 use context_model::{
-    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, Operator, Scalar, Source, Tags, ThreadId, Timestamp, fold,
+    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, Operator, Scalar, Source, Tags, ThreadId, ThreadSet, Timestamp, fold,
 };
 use serde_json::{Value, json};
 
@@ -299,13 +299,15 @@ impl Pools {
             let kind = *random.pick(Kind::of(operator));
             filter.conditions.push(self.condition(random, operator, kind));
         }
-        match random.below(24) {
+        match random.below(26) {
             0 => filter.thread_id = Some(ThreadId::from_stored((*random.pick(&["t1", "T1"])).to_owned())),
             1 => filter.source = Some(Source::Agent),
             2 => filter.tags = Some(Tags::from_normalised(vec!["x".into(), "z%".into()])),
             3 => filter.content_type = Some(*random.pick(&[ContentType::Text, ContentType::Multimodal])),
             4 => filter.created_from = Some(Timestamp(10)),
             5 => filter.created_to = Some(Timestamp(20)),
+            7 => filter.within = ThreadSet::from_shown(&[(*random.pick(&["t1", "t*", "T*", "x"])).to_owned()]),
+            8 => filter.within = ThreadSet::from_shown(&["t1".to_owned(), "T*".to_owned()]),
             6 => (filter.created_from, filter.created_to) = (Some(Timestamp(10)), Some(Timestamp(20))),
             _ => {}
         }

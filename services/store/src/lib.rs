@@ -31,7 +31,7 @@ pub use vectors::{
 pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
 
 use async_trait::async_trait;
-use context_model::{EntryUpdate, Filter, NewEntry};
+use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet};
 
 /// What a store call gives.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -149,6 +149,18 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`].
     async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage>;
+
+    /// The same, of these threads alone.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn list_threads_within(&self, owner: &OwnerId, threads: ThreadSet, page: Page, read: Read) -> Result<ThreadsPage>;
+
+    /// The counts of the entries in these threads, and the state of the database. It costs as much as these entries are.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn statistics_within(&self, owner: &OwnerId, threads: ThreadSet, read: Read) -> Result<StoreStatistics>;
 
     /// The owner's counts and the state of the database. Cheap whatever the size.
     ///

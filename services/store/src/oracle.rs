@@ -12,8 +12,9 @@ use crate::StoredEntry;
 /// Whether an entry satisfies every part of a filter.
 #[must_use]
 pub fn matches(filter: &Filter, entry: &StoredEntry) -> bool {
-    let Filter { thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
-    thread_id.as_ref().is_none_or(|id| id.as_str() == entry.thread_id)
+    let Filter { within, thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
+    within.as_ref().is_none_or(|threads| threads.contains(&entry.thread_id))
+        && thread_id.as_ref().is_none_or(|id| id.as_str() == entry.thread_id)
         && source.is_none_or(|source| source == entry.source)
         && tags.as_ref().is_none_or(|tags| tags.as_slice().iter().any(|tag| entry.tags.contains(tag)))
         && content_type.is_none_or(|content_type| content_type == entry.content_type)

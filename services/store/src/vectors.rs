@@ -1,7 +1,7 @@
 //! Meaning: what a store keeps of an entry's vectors, and the searches that use them.
 
 use async_trait::async_trait;
-use context_model::Filter;
+use context_model::{Filter, ThreadSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{FtsSearch, OwnerId, Read, Result};
@@ -207,6 +207,12 @@ pub trait VectorStore: Send + Sync {
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64>;
+
+    /// The same, of the entries in these threads alone.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn embedded_entries_within(&self, owner: &OwnerId, model: &EmbeddingModel, threads: ThreadSet) -> Result<i64>;
 
     /// Entries of every owner that have no vectors of this model, at most `limit`; looks at no more entries than is
     /// quick. `after` is where the page before ended. Where several services share the database, entries that another

@@ -1,4 +1,4 @@
-use context_model::{Error, Source, ThreadId, Timestamp};
+use context_model::{Error, Source, ThreadId, ThreadSet, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::Embedding;
@@ -71,6 +71,8 @@ pub struct ItemOutcome {
 pub struct DeleteCriteria {
     /// These ids.
     pub ids: Option<Vec<i64>>,
+    /// Of these threads, which the caller may reach. It selects nothing by itself.
+    pub within: Option<ThreadSet>,
     /// Entries of these threads.
     pub threads: Option<Vec<ThreadId>>,
     /// Entries of this source.

@@ -40,6 +40,7 @@ impl ApiKeyService for Contexts {
         let who = Who::of(&self.app, request.extensions()).map_err(|error| status(&error))?;
         let caller = who.caller();
         let scopes = caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
-        Ok(Response::new(pb::GetCallerResponse { scopes, only: caller.reach.as_str().map(str::to_owned) }))
+        let threads = caller.within().map(context_model::ThreadSet::shown).unwrap_or_default();
+        Ok(Response::new(pb::GetCallerResponse { scopes, only: caller.reach.as_str().map(str::to_owned), threads }))
     }
 }

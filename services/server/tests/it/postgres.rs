@@ -125,7 +125,7 @@ async fn a_key_of_one_service_opens_the_other_and_is_switched_off_in_both() {
     assert_eq!(off.header("authorization", &first).send().await.status, 200);
     let switched_off = std::time::Instant::now();
     while threads().send().await.status == 200 {
-        assert!(switched_off.elapsed().as_secs() < 2, "the other service still takes it");
+        assert!(switched_off.elapsed().as_millis() < 1000, "the other service still takes it");
         tokio::task::yield_now().await;
     }
 }

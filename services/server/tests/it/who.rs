@@ -4,6 +4,7 @@
 use context_model::{CreateApiKeyRequest, Scope};
 use context_proto::FILE_DESCRIPTOR_SET;
 use context_service::document;
+use context_test_postgres::TestDatabase;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
@@ -122,7 +123,17 @@ impl Call {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_operation_refuses_who_has_no_right_to_it() {
-    let service = Service::start_with(&["--auth=keys"]).await;
+    walk(&Service::start_with(&["--auth=keys"]).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_operation_refuses_who_has_no_right_to_it_on_postgresql() {
+    let Some(database) = TestDatabase::empty().await else { return };
+    let string = format!("--postgresql-connection-string={}", database.url());
+    walk(&Service::start_with(&["--auth=keys", "--storage-backend=postgresql", &string]).await).await;
+}
+
+async fn walk(service: &Service) {
     let revoked = service.key("default", &["read", "write", "delete", "manage"]).await;
     let command = context_engine::Admin::RevokeKey { owner: "default".to_owned(), key_id: revoked.id.clone() };
     service.engine.administer(command).await.unwrap();
@@ -138,6 +149,9 @@ async fn every_operation_refuses_who_has_no_right_to_it() {
     let everything = ["read", "write", "delete", "manage"];
     let only_contexts = service.key_with("default", &everything, narrowed("contexts")).await.text;
     let only_artifacts = service.key_with("default", &everything, narrowed("artifacts")).await.text;
+    let threads = CreateApiKeyRequest { threads: Some(vec!["one".to_owned()]), ..CreateApiKeyRequest::default() };
+    let only_threads = service.key_with("default", &everything, threads).await.text;
+    let other = service.key("other", &everything).await.text;
     let good = service.first_key.clone().expect("the first start makes a key");
 
     let unknown = format!("Bearer sk_prod_{}", "x".repeat(32));
@@ -163,25 +177,59 @@ async fn every_operation_refuses_who_has_no_right_to_it() {
             }
         };
         for authorization in nobody {
-            let found = call.refusal(&service, authorization).await;
+            let found = call.refusal(service, authorization).await;
             expect(&format!("{authorization:?}"), found, Some(("unauthenticated", REQUIRED.to_owned())));
         }
-        for value in [good.clone(), format!("Bearer {good}"), format!("bearer  {good}")] {
-            expect("every scope", call.refusal(&service, Some(&value)).await, None);
+        for value in [good.clone(), format!("Bearer {good}"), format!("bearer  {good}"), other.clone()] {
+            expect("every scope", call.refusal(service, Some(&value)).await, None);
         }
         let Some(needed) = scope(&operation) else { continue };
         let missing = || ("denied", format!("this operation needs the scope `{}`, which the credentials do not carry", needed.as_str()));
         for (scope, key) in &scoped {
             let expected = (*scope != needed).then(missing);
-            expect(&format!("the scope {}", scope.as_str()), call.refusal(&service, Some(key)).await, expected);
+            expect(&format!("the scope {}", scope.as_str()), call.refusal(service, Some(key)).await, expected);
         }
-        for (only, key) in [("contexts", &only_contexts), ("artifacts", &only_artifacts)] {
+        for (only, key) in [("contexts", &only_contexts), ("artifacts", &only_artifacts), ("contexts", &only_threads)] {
             let sentence = format!("the credentials are narrowed to {only} and do not reach this operation");
             let expected = (needed == Scope::Manage || about(&operation) != only).then_some(("denied", sentence));
-            expect(&format!("a key for {only}"), call.refusal(&service, Some(key)).await, expected);
+            expect(&format!("a key for {only}"), call.refusal(service, Some(key)).await, expected);
         }
     }
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_owner_has_is_not_found_under_its_id() {
+    let service = Service::start_with(&["--auth=keys"]).await;
+    let mine = format!("Bearer {}", service.first_key.as_ref().expect("the first start makes a key"));
+    let theirs = service.key("other", &["read", "write", "delete", "manage"]).await;
+    let entry = serde_json::json!({"thread_id": "t", "source": "user", "text": "canary"});
+    assert_eq!(service.post("/v1/contexts", entry).header("authorization", &mine).send().await.json()["context_id"], 1);
+    let artifact = serde_json::json!({"content": "# Canary"});
+    let made = service.post("/v1/artifacts", artifact).header("authorization", &mine).send().await.json();
+    let artifact = made["id"].as_str().expect("an id");
+    for (operation, call) in operations() {
+        let Call::Rest { method, path } = call else { continue };
+        let path = path.replace("/v1/artifacts/123e4567-e89b-12d3-a456-426614174000", &format!("/v1/artifacts/{artifact}"));
+        if !path.contains("/contexts/1") && !path.contains(artifact) {
+            continue;
+        }
+        let body = match operation.as_str() {
+            "update_context" => serde_json::json!({"text": "changed"}),
+            "update_artifact" => serde_json::json!({"content": "changed"}),
+            _ => serde_json::json!({}),
+        };
+        let request = service.request(&method, &path);
+        let request = if matches!(method.as_str(), "POST" | "PATCH") { request.json(&body) } else { request };
+        let reply = request.header("authorization", &theirs.text).send().await;
+        // Deleting a context is documented to say that nothing was deleted.
+        let nothing = operation == "delete_context" && reply.json()["deleted_count"] == 0;
+        assert!(nothing || reply.status == 404, "{operation}: {} {}", reply.status, reply.body);
+        assert!(!reply.body.to_lowercase().contains("canary"), "{operation}: {}", reply.body);
+    }
+    for path in ["/v1/contexts/1".to_owned(), format!("/v1/artifacts/{artifact}")] {
+        assert!(service.get(&path).header("authorization", &mine).send().await.body.to_lowercase().contains("canary"), "{path}");
+    }
 }
 
 /// An expiry that comes at once, but not before the key is made.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use context_model::{Error, Filter, Reason, Timestamp};
+use context_model::{Error, Filter, Reason, ThreadSet, Timestamp};
 use context_store::{
     EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError,
     UnembeddedPage, VectorStore, WriteOptions,
@@ -18,6 +18,7 @@ use super::use_model::{Once, UseModel};
 use super::{index, use_model};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
+use crate::filter::within;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
 use crate::store::PostgresStore;
@@ -67,6 +68,10 @@ impl VectorStore for PostgresStore {
         self.read(owner, Read::default(), Count(model.clone())).await
     }
 
+    async fn embedded_entries_within(&self, owner: &OwnerId, model: &EmbeddingModel, threads: ThreadSet) -> Result<i64> {
+        self.read(owner, Read::default(), CountWithin(model.clone(), threads)).await
+    }
+
     async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {
         let claim = Claim { model: model.clone(), after: of_place(after), limit, holder: self.inner.vectors.holder.clone() };
         let Once(page) = self.aside(&OwnerId::default(), claim).await?;
@@ -112,6 +117,36 @@ fn no_such_vectors() -> StoreError {
     Error::new(Reason::FeatureUnavailable, "the database holds no vectors of this embedding model").into()
 }
 
+#[derive(QueryableByName)]
+struct Counted {
+    #[diesel(sql_type = BigInt)]
+    count: i64,
+}
+
+/// Counts the owner's entries in some threads that have vectors.
+struct CountWithin(EmbeddingModel, ThreadSet);
+
+impl Reading for CountWithin {
+    type Outcome = i64;
+
+    fn empty(&self) -> i64 {
+        0
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> std::result::Result<Option<(i64, i64)>, Failure> {
+        let Self(model, threads) = self;
+        let mut count = Fragment::new("SELECT count(*) AS count FROM context.entries AS e WHERE e.owner_id = ");
+        count.bind(Bind::text(owner.as_str())).push(" AND ").append(within("e.thread_id", threads));
+        count.push(
+            " AND EXISTS (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.position = 0 \
+             AND c.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ",
+        );
+        count.bind(Bind::text(&model.identity)).push(" AND dimensions = ").bind(Bind::Int(i64::from(model.dimensions))).push("))");
+        let rows: Vec<Counted> = sql::query(conn, count).await?;
+        Ok(Some((0, rows.first().map_or(0, |row| row.count))))
+    }
+}
+
 /// Counts the owner's entries that have vectors.
 struct Count(EmbeddingModel);
 
@@ -123,16 +158,11 @@ impl Reading for Count {
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> std::result::Result<Option<(i64, i64)>, Failure> {
-        #[derive(QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = BigInt)]
-            count: i64,
-        }
         let Self(model) = self;
         let count = "SELECT count(*) AS count FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
                      (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
         let binds = vec![Bind::text(owner.as_str()), Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
-        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(count, binds)).await?;
+        let rows: Vec<Counted> = sql::query(conn, Fragment::prepared(count, binds)).await?;
         Ok(Some((0, rows.first().map_or(0, |row| row.count))))
     }
 }

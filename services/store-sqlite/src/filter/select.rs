@@ -12,7 +12,7 @@ use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
 
 use super::index::index_name;
-use super::{compile, condition, tag_list};
+use super::{compile, condition, one_of, tag_list};
 use crate::sql::{Bind, Fragment, query};
 
 /// The rows of one page and the statement that found them.
@@ -112,7 +112,7 @@ fn access(
     entries: i64,
 ) -> QueryResult<Access> {
     let ordered = ordered_index(filter, indexed);
-    let only_ordered = ordered.is_some() && filter.tags.is_none() && filter.conditions.len() + usize::from(filter.thread_id.is_some()) == 1;
+    let only_ordered = ordered.is_some() && filter.tags.is_none() && filter.within.is_none() && filter.conditions.len() + usize::from(filter.thread_id.is_some()) == 1;
     if !only_ordered {
         let bound = probe_bound(page, entries);
         if let Candidates::All(rows) = candidates(conn, filter, owner, indexed, bound)? {
@@ -145,6 +145,17 @@ fn probe_bound(page: Page, entries: i64) -> usize {
 /// One statement for each index that can answer a part of the filter.
 pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Fragment> {
     let mut probes = Vec::new();
+    if let (Some(threads), None) = (&filter.within, &filter.thread_id) {
+        let mut probe = Fragment::default();
+        // The patterns do not overlap.
+        for (i, pattern) in threads.patterns().iter().enumerate() {
+            probe.push(if i == 0 { "" } else { " UNION ALL " });
+            probe.push("SELECT row_id FROM entries INDEXED BY entries_by_thread WHERE owner = ").bind(Bind::Int(owner));
+            probe.push(" AND ").append(one_of("thread_id", pattern));
+            probe = within_dates(probe, filter);
+        }
+        probes.push(probe);
+    }
     if let Some(thread_id) = &filter.thread_id {
         let mut probe = Fragment::new("SELECT row_id FROM entries INDEXED BY entries_by_thread WHERE owner = ");
         probe.bind(Bind::Int(owner)).push(" AND thread_id = ").bind(Bind::Text(thread_id.as_str().to_owned()));

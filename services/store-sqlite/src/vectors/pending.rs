@@ -1,5 +1,6 @@
 //! Entries that wait for their vectors: those that have none of the current set.
 
+use context_model::ThreadSet;
 use context_store::{Embedding, LateEmbedding, OwnerId, Place, StoreError, Unembedded, UnembeddedPage};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
@@ -8,6 +9,7 @@ use diesel::sqlite::SqliteConnection;
 use super::write;
 use crate::entries;
 use crate::failure::{Failure, store_error};
+use crate::filter::within;
 use crate::owners::id_of_row;
 use crate::schema::chunks;
 use crate::sql::{Bind, Fragment, query};
@@ -65,6 +67,20 @@ pub(super) fn page(conn: &mut SqliteConnection, set_id: i64, after: i64, limit: 
         .map(|row| Unembedded { owner: OwnerId::new(row.owner_id), id: id_of_row(row.row_id), version: row.version, text: row.text })
         .collect();
     Ok(UnembeddedPage { entries, next })
+}
+
+/// How many of the owner's entries in these threads have vectors of the set.
+pub(super) fn embedded_within(conn: &mut SqliteConnection, set_id: i64, owner: i64, threads: &ThreadSet) -> Result<i64, StoreError> {
+    #[derive(QueryableByName)]
+    struct Count {
+        #[diesel(sql_type = BigInt)]
+        count: i64,
+    }
+    let mut select = Fragment::new("SELECT count(*) AS count FROM entries WHERE owner = ");
+    select.bind(Bind::Int(owner)).push(" AND ").append(within("thread_id", threads));
+    select.push(" AND EXISTS (SELECT 1 FROM chunks WHERE chunks.row_id = entries.row_id AND chunks.set_id = ").bind(Bind::Int(set_id));
+    select.push(")");
+    Ok(query::<Count>(conn, &select).map_err(store_error)?.first().map_or(0, |row| row.count))
 }
 
 /// Stores vectors of entries that are as they were read and still have none.

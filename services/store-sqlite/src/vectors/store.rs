@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use context_model::{Error, Filter, Reason};
+use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
     EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Page, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking,
     Read, Result, UnembeddedPage, VectorStore, WriteOptions,
@@ -32,6 +32,15 @@ impl VectorStore for SqliteStore {
                 Ok(owner.map_or(0, |owner| set.entries(owner.owner)))
             })
             .await
+    }
+
+    async fn embedded_entries_within(&self, owner: &OwnerId, model: &EmbeddingModel, threads: ThreadSet) -> Result<i64> {
+        let Some(set) = self.vectors.of(model) else { return Ok(0) };
+        self.read(&self.searches, owner, Read::default(), move |conn, owner| match owner {
+            Some(owner) => pending::embedded_within(conn, set.id, owner.owner, &threads),
+            None => Ok(0),
+        })
+        .await
     }
 
     async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {

@@ -1,6 +1,6 @@
 //! What a delete takes along, and what it leaves.
 
-use context_model::{Source, ThreadId};
+use context_model::{Source, ThreadId, ThreadSet};
 
 use super::arrange::*;
 use crate::{DeleteCriteria, OwnerId, Store};
@@ -31,12 +31,29 @@ pub async fn all_criteria_must_hold(store: &dyn Store) {
         threads: thread_ids(&["t", "nowhere"]),
         source: Some(Source::Agent),
         created_before: Some(at(10)),
+        within: None,
     };
     assert_eq!(delete(store, criteria).await, 1);
     assert_eq!(texts(&all(store).await), ["new agent", "elsewhere", "old user"]);
     let old = DeleteCriteria { created_before: Some(at(10)), ..DeleteCriteria::default() };
     assert_eq!(delete(store, old).await, 2);
     assert_eq!(texts(&all(store).await), ["new agent"]);
+}
+
+/// Whatever else is asked for; and alone they select nothing.
+pub async fn a_delete_stays_within_the_threads_that_are_reached(store: &dyn Store) {
+    for (i, thread) in ["a", "ab", "b"].into_iter().enumerate() {
+        entry(thread).thread(thread).store(store, i as i64).await;
+    }
+    let within = ThreadSet::from_shown(&["a*".to_owned()]);
+    assert_eq!(delete(store, DeleteCriteria { within: within.clone(), ..DeleteCriteria::default() }).await, 0);
+    let ids: Vec<i64> = all(store).await.iter().map(|entry| entry.id).collect();
+    let named = DeleteCriteria { within: within.clone(), threads: thread_ids(&["ab", "b"]), ..DeleteCriteria::default() };
+    assert_eq!(delete(store, named).await, 1);
+    let old = DeleteCriteria { within: within.clone(), created_before: Some(at(100)), ..DeleteCriteria::default() };
+    assert_eq!(delete(store, old).await, 1);
+    assert_eq!(delete(store, DeleteCriteria { within, ids: Some(ids), ..DeleteCriteria::default() }).await, 0);
+    assert_eq!(texts(&all(store).await), ["b"]);
 }
 
 /// Its entries and its row in the list.

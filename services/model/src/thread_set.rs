@@ -1,0 +1,157 @@
+//! Threads that credentials are narrowed to.
+
+use crate::{ThreadId, Violations};
+
+/// Some threads: those with these names, and those whose names begin in these ways. No thread is in it twice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadSet(Vec<ThreadPattern>);
+
+/// One part of a set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ThreadPattern {
+    /// The thread with this name.
+    Name(String),
+    /// The threads whose names begin like this, which is not empty.
+    Prefix(String),
+}
+
+impl ThreadPattern {
+    fn contains(&self, thread: &str) -> bool {
+        match self {
+            Self::Name(name) => name == thread,
+            Self::Prefix(prefix) => thread.starts_with(prefix.as_str()),
+        }
+    }
+
+    /// Whether everything of another one is in this one.
+    fn covers(&self, other: &Self) -> bool {
+        match other {
+            Self::Name(name) => self.contains(name),
+            Self::Prefix(prefix) => matches!(self, Self::Prefix(own) if prefix.starts_with(own.as_str())),
+        }
+    }
+}
+
+impl ThreadSet {
+    /// Patterns in a set, at most.
+    pub const MAX_PATTERNS: usize = 100;
+
+    /// Reads a list of names, and of beginnings of names with a `*` at their end; `None` and violations under `field` when one
+    /// breaks a rule.
+    pub fn parse(given: &[String], field: &str, violations: &mut Violations) -> Option<Self> {
+        if given.is_empty() || given.len() > Self::MAX_PATTERNS {
+            violations.push(field, format!("`{field}` has {} items; it must have 1 to {}", given.len(), Self::MAX_PATTERNS));
+            return None;
+        }
+        let mut patterns = Vec::with_capacity(given.len());
+        for (i, text) in given.iter().enumerate() {
+            let field = format!("{field}[{i}]");
+            match text.strip_suffix('*') {
+                Some(prefix) if prefix.trim().is_empty() => {
+                    violations.push(&field, format!("`{field}` is `*` alone, which narrows nothing; write how the names begin"));
+                }
+                // Names have no blanks in front, so that neither have their beginnings.
+                Some(prefix) => {
+                    let whole = ThreadId::parse(prefix, &field, violations);
+                    patterns.extend(whole.map(|_| ThreadPattern::Prefix(prefix.trim_start().to_owned())));
+                }
+                None => patterns.extend(ThreadId::parse(text, &field, violations).map(|id| ThreadPattern::Name(id.into_string()))),
+            }
+        }
+        violations.is_empty().then(|| Self::of(patterns))
+    }
+
+    fn of(mut patterns: Vec<ThreadPattern>) -> Self {
+        patterns.sort_unstable();
+        patterns.dedup();
+        let all = patterns.clone();
+        patterns.retain(|pattern| !all.iter().any(|other| other != pattern && other.covers(pattern)));
+        Self(patterns)
+    }
+
+    /// The set that [`shown`](Self::shown) gave this list; `None` for what is none.
+    #[must_use]
+    pub fn from_shown(shown: &[String]) -> Option<Self> {
+        Self::parse(shown, "threads", &mut Violations::default())
+    }
+
+    /// The names, and the beginnings with a `*` at their end.
+    #[must_use]
+    pub fn shown(&self) -> Vec<String> {
+        let shown = |pattern: &ThreadPattern| match pattern {
+            ThreadPattern::Name(name) => name.clone(),
+            ThreadPattern::Prefix(prefix) => format!("{prefix}*"),
+        };
+        self.0.iter().map(shown).collect()
+    }
+
+    /// Its parts, of which none overlap; at least one.
+    #[must_use]
+    pub fn patterns(&self) -> &[ThreadPattern] {
+        &self.0
+    }
+
+    /// Whether this thread is in it.
+    #[must_use]
+    pub fn contains(&self, thread: &str) -> bool {
+        self.0.iter().any(|pattern| pattern.contains(thread))
+    }
+}
+
+/// The first text, in the order of code points, behind all that begin with `prefix`; `None` when there is none.
+#[must_use]
+pub fn end_of_prefix(prefix: &str) -> Option<String> {
+    let mut end: Vec<char> = prefix.chars().collect();
+    while let Some(last) = end.pop() {
+        let next = match u32::from(last) + 1 {
+            // Surrogates are no characters.
+            0xD800 => 0xE000,
+            next => next,
+        };
+        if let Some(next) = char::from_u32(next) {
+            end.push(next);
+            return Some(end.into_iter().collect());
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(patterns: &[&str]) -> Option<ThreadSet> {
+        ThreadSet::from_shown(&patterns.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn names_and_beginnings_select_threads() {
+        let set = set(&["billing", "team a/*"]).unwrap();
+        for (thread, inside) in [("billing", true), ("billing 2", false), ("team a/", true), ("team a/x", true), ("team a", false), ("Billing", false)] {
+            assert_eq!(set.contains(thread), inside, "{thread}");
+        }
+    }
+
+    #[test]
+    fn what_is_covered_is_dropped_and_the_rest_is_shown_again() {
+        let set = set(&["ab*", "abc*", "abx", "b", "b", " c"]).unwrap();
+        assert_eq!(set.shown(), ["b", "c", "ab*"]);
+        assert_eq!(ThreadSet::from_shown(&set.shown()), Some(set));
+    }
+
+    #[test]
+    fn what_narrows_nothing_or_breaks_a_rule_is_no_set() {
+        let many: Vec<String> = (0..101).map(|i| i.to_string()).collect();
+        assert_eq!(ThreadSet::from_shown(&many), None);
+        for bad in [&[][..], &["*"], &[" *"], &[""], &["a", " "], &["a\0"], &["a\0*"], &[&"x".repeat(257)]] {
+            assert_eq!(set(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_prefix_lies_behind_all_that_begin_with_it() {
+        for (prefix, end) in [("a", Some("b")), ("az", Some("a{")), ("\u{D7FF}", Some("\u{E000}")), ("a\u{10FFFF}", Some("b")), ("\u{10FFFF}", None)] {
+            assert_eq!(end_of_prefix(prefix).as_deref(), end, "{prefix}");
+        }
+    }
+}
