@@ -135,14 +135,27 @@ impl Engine {
     /// # Errors
     /// The store's.
     pub async fn first_key(&self) -> Result<Option<String>> {
-        let keys = self.key_store()?;
-        for OwnerSummary { owner, keys: active, .. } in keys.list_owners().await.map_err(crate::store_error)? {
-            if active > 0 || !keys.list_keys(&owner).await.map_err(crate::store_error)?.is_empty() {
-                return Ok(None);
-            }
+        if self.ever_had_keys().await? {
+            return Ok(None);
         }
         let new = NewKey { name: "first".to_owned(), scopes: Scope::ALL.to_vec(), expires_at: None, reach: Reach::All };
         Ok(Some(self.make_key(&OwnerId::default(), new).await?.key))
+    }
+}
+
+impl Engine {
+    /// Whether any key was ever made.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn ever_had_keys(&self) -> Result<bool> {
+        let keys = self.key_store()?;
+        for OwnerSummary { owner, keys: active, .. } in keys.list_owners().await.map_err(crate::store_error)? {
+            if active > 0 || !keys.list_keys(&owner).await.map_err(crate::store_error)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -118,8 +118,13 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     let (socket, unix) = Socket::bind(&config.socket()).await?;
     let app = Arc::new(App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?);
     let first_key = match app.authenticator {
-        // A gateway's service has nobody who would read it.
-        Some(_) if config.auto_started => None,
+        // A gateway's service has nobody who would read it, and a log is no place for a key.
+        Some(_) if config.auto_started => {
+            if matches!(engine.ever_had_keys().await, Ok(false)) {
+                tracing::warn!("AUTH is on and there is no API key yet; make one with: context-service keys create NAME");
+            }
+            None
+        }
         Some(_) => engine.first_key().await.map_err(|e| StartError::Settings(e.to_string()))?,
         None => None,
     };

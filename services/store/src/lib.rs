@@ -23,7 +23,7 @@ pub use artifacts::{
 pub use error::{BoxError, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
-pub use record::{Record, Recorded, RecordedItem};
+pub use record::{Once, Record, Recorded, RecordedItem};
 pub use vectors::{
     Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place, RankSearch, RankedByMeaning,
     RankedByWords, Ranking, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,

@@ -22,6 +22,8 @@ pub enum Record {
         /// The version that was made.
         version: i64,
     },
+    /// Of an operation that takes no idempotency key; nothing is kept of it, and it is nobody's outcome.
+    Once,
 }
 
 /// The outcome of one item of a batch as it is kept.
@@ -86,8 +88,22 @@ impl Recorded for u64 {
     fn from_record(record: Record) -> Option<Self> {
         match record {
             Record::Deleted(count) => Some(count),
-            Record::Batch(_) | Record::Artifact { .. } => None,
+            Record::Batch(_) | Record::Artifact { .. } | Record::Once => None,
         }
+    }
+}
+
+/// The outcome of an operation that takes no idempotency key, so that nobody can ask for it again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Once<T>(pub T);
+
+impl<T> Recorded for Once<T> {
+    fn to_record(&self) -> Record {
+        Record::Once
+    }
+
+    fn from_record(_: Record) -> Option<Self> {
+        None
     }
 }
 

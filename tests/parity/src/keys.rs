@@ -10,7 +10,7 @@ use tokio::process::Child;
 use tonic::Status;
 
 use crate::mcp::Stdio;
-use crate::process::{Service, command, free_port, wait_for};
+use crate::process::{Service, Storage, command, free_port, wait_for};
 
 /// A service that wants a key for everything.
 pub struct KeyedService {
@@ -21,6 +21,11 @@ impl KeyedService {
     /// Starts it on a fresh database.
     pub async fn start() -> Self {
         Self::start_with(&[("AUTH", "keys")]).await
+    }
+
+    /// Starts it on this database.
+    pub async fn start_on(storage: Storage) -> Self {
+        Self { service: Service::start_on(storage, &[("AUTH", "keys")]).await }
     }
 
     /// Starts it with these settings.
@@ -48,7 +53,8 @@ impl KeyedService {
     }
 
     async fn run(&self, arguments: &[&str]) -> String {
-        let output = command("context-service", &self.service.dir).args(arguments).output().await.expect("the command runs");
+        let settings = self.service.settings.iter().map(|(name, value)| (*name, value.as_str()));
+        let output = command("context-service", &self.service.dir).envs(settings).args(arguments).output().await.expect("the command runs");
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     }
@@ -61,6 +67,12 @@ impl KeyedService {
     /// Makes a key of this owner.
     pub async fn key_of(&self, owner: &str, name: &str, scopes: &[&str]) -> String {
         let printed = self.run(&["keys", "create", name, "--owner", owner, "--scopes", &scopes.join(",")]).await;
+        printed.lines().next().expect("the key").to_owned()
+    }
+
+    /// Makes a key of the owner `default` that may do everything, but only there or until then.
+    pub async fn key_with(&self, name: &str, limits: &[&str]) -> String {
+        let printed = self.run(&[&["keys", "create", name, "--scopes", "read,write,delete"], limits].concat()).await;
         printed.lines().next().expect("the key").to_owned()
     }
 

@@ -60,6 +60,10 @@ pub(crate) fn command(name: &str, dir: &TempDir) -> Command {
 
 impl Service {
     pub(crate) async fn start(storage: Storage) -> Self {
+        Self::start_on(storage, &[]).await
+    }
+
+    pub(crate) async fn start_on(storage: Storage, more: &[(&'static str, &str)]) -> Self {
         let database = match storage {
             Storage::Sqlite => None,
             Storage::Postgres => Some(TestDatabase::empty().await.expect("there is a server")),
@@ -69,6 +73,7 @@ impl Service {
             settings.push(("STORAGE_BACKEND", "postgresql".to_owned()));
             settings.push(("POSTGRESQL_CONNECTION_STRING", database.url().to_owned()));
         }
+        settings.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
         let given: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let service = Self::start_with(&given).await;
         Self { settings, _database: database, ..service }

@@ -1,6 +1,9 @@
 //! Keys through the gateway: 401 and 403 where HTTP clients look for them, and the documented sentences on stdio.
 
+use context_parity::Storage;
 use context_parity::keys::{Gateway, KeyedService};
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
 use serde_json::json;
 
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
@@ -14,12 +17,53 @@ fn scope(tool: &str) -> &'static str {
     }
 }
 
+/// The operations of the service descriptor that are tools, so that a new one cannot be forgotten.
+fn operations() -> Vec<String> {
+    let descriptors = FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
+    let services = descriptors.file.iter().flat_map(|file| &file.service).filter(|service| service.name() != "ApiKeyService");
+    let methods = services.flat_map(|service| &service.method);
+    methods
+        .map(|method| {
+            method.name().chars().enumerate().fold(String::new(), |name, (i, letter)| {
+                let gap = if letter.is_ascii_uppercase() && i > 0 { "_" } else { "" };
+                name + gap + &letter.to_ascii_lowercase().to_string()
+            })
+        })
+        .collect()
+}
+
+/// An expiry that comes at once, but not before the key is made.
+fn soon() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock after 1970");
+    context_model::Timestamp(i64::try_from(since.as_micros()).expect("a time") + 3_000_000).to_string()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_tool_is_guarded_over_http() {
-    let service = KeyedService::start().await;
+    guarded(Storage::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tool_is_guarded_over_http_on_postgresql() {
+    if context_test_postgres::TestDatabase::empty().await.is_some() {
+        guarded(Storage::Postgres).await;
+    }
+}
+
+async fn guarded(storage: Storage) {
+    let service = KeyedService::start_on(storage).await;
     let gateway = Gateway::http(&service).await;
-    let tools = gateway.tools(&service.key("lists", &["read"]).await).await;
-    assert_eq!(tools.len(), 23);
+    let mut tools = gateway.tools(&service.key("lists", &["read"]).await).await;
+    tools.sort_unstable();
+    let mut operations = operations();
+    operations.sort_unstable();
+    assert_eq!(tools, operations);
+    let expired = format!("Bearer {}", service.key_with("expired", &["--expires", &soon()]).await);
+    let artifacts = service.key_with("artifacts", &["--only", "artifacts"]).await;
+    let threads = service.key_with("threads", &["--threads", "one"]).await;
+    while gateway.call("list_threads", Some(&expired)).await.status != 401 {
+        tokio::task::yield_now().await;
+    }
 
     let revoked = service.key("revoked", &["read", "write", "delete"]).await;
     service.revoke("revoked").await;
@@ -33,7 +77,7 @@ async fn every_tool_is_guarded_over_http() {
     let metadata = format!("resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"", gateway.address);
     for tool in &tools {
         for authorization in
-            [None, Some("Bearer nonsense".to_owned()), Some(format!("Bearer {unknown}")), Some(format!("Bearer {revoked}"))]
+            [None, Some("Bearer nonsense".to_owned()), Some(format!("Bearer {unknown}")), Some(format!("Bearer {revoked}")), Some(expired.clone())]
         {
             let reply = gateway.call(tool, authorization.as_deref()).await;
             assert_eq!((reply.status, &reply.body), (401, &json!({ "error": REQUIRED })), "{tool} with {authorization:?}");
@@ -50,6 +94,12 @@ async fn every_tool_is_guarded_over_http() {
                 let expected = format!("error=\"insufficient_scope\", scope=\"{}\"", scope(tool));
                 assert!(reply.challenge.contains(&expected), "{}", reply.challenge);
             }
+        }
+        for (only, key) in [("artifacts", &artifacts), ("contexts", &threads)] {
+            let reply = gateway.call(tool, Some(&format!("Bearer {key}"))).await;
+            let sentence = format!("the credentials are narrowed to {only} and do not reach this operation");
+            let about = if tool.contains("artifact") { "artifacts" } else { "contexts" };
+            assert_eq!((reply.status, reply.text().contains(&sentence)), (200, about != only), "{tool}: {}", reply.text());
         }
         for key in [&all, &other] {
             // The documents have clients that send the key alone.

@@ -25,7 +25,7 @@ impl Recorded for Outcome {
     fn from_record(record: Record) -> Option<Self> {
         match record {
             Record::Artifact { id, version } => Some(Self { id, version, artifact: None }),
-            Record::Batch(_) | Record::Deleted(_) => None,
+            Record::Batch(_) | Record::Deleted(_) | Record::Once => None,
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The audit log: changes that were made, and refusals.
 
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, OwnerId};
+use context_store::{AuditLine, Denial, Once, OwnerId};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
-use super::store::Once;
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;

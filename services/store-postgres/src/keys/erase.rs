@@ -1,11 +1,10 @@
 //! Owners: making them, counting what belongs to them, and removing all of it.
 
-use context_store::{OwnerId, OwnerSummary};
+use context_store::{Once, OwnerId, OwnerSummary};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
-use super::store::Once;
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;

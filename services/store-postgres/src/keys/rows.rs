@@ -1,12 +1,11 @@
 //! The rows of keys.
 
 use context_model::Timestamp;
-use context_store::{KeyChange, OwnerId, StoreError, StoredKey};
+use context_store::{KeyChange, Once, OwnerId, StoreError, StoredKey};
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text};
 
 use super::erase;
-use super::store::Once;
 use crate::connection::AsyncPgConnection;
 use crate::failure::{Failure, unreadable};
 use crate::read::Reading;

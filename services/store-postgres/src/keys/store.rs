@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use context_model::Timestamp;
 use context_store::{
-    AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Record, Recorded, Result, StoredKey, WriteOptions,
+    AuditLine, Denial, KeyChange, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions,
 };
 
 use super::audit::{Lines, Record as RecordDenial};
@@ -11,19 +11,6 @@ use super::erase::{Create, Erase, List};
 use super::rows::{Insert, Select, Touch, Update};
 use crate::store::PostgresStore;
 use crate::transaction::Writing;
-
-/// The outcome of a write that no caller can repeat with an idempotency key.
-pub(crate) struct Once<T>(pub T);
-
-impl<T> Recorded for Once<T> {
-    fn to_record(&self) -> Record {
-        Record::Deleted(0)
-    }
-
-    fn from_record(_: Record) -> Option<Self> {
-        None
-    }
-}
 
 impl PostgresStore {
     async fn administer<T, W>(&self, owner: &OwnerId, now: Timestamp, work: W) -> Result<T>

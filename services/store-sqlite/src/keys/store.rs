@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use context_model::Timestamp;
 use context_store::{
-    AuditLine, Denial, KeyChange, KeyStore, OwnerId, OwnerSummary, Read, Record, Recorded, Result, StoredKey, WriteOptions,
+    AuditLine, Denial, KeyChange, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions,
 };
 
 use super::{audit, erase, rows};
@@ -14,19 +14,6 @@ use crate::transaction::Transaction;
 
 /// Bytes that a request about keys takes while it waits, at most.
 const REQUEST_BYTES: usize = 4096;
-
-/// The outcome of a write that no caller can repeat with an idempotency key.
-struct Once<T>(T);
-
-impl<T> Recorded for Once<T> {
-    fn to_record(&self) -> Record {
-        Record::Deleted(0)
-    }
-
-    fn from_record(_: Record) -> Option<Self> {
-        None
-    }
-}
 
 impl SqliteStore {
     async fn administer<T: Send + 'static>(
