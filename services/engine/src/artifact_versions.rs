@@ -5,9 +5,9 @@ use context_model::{
     GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply, ListArtifactVersionsRequest,
     RestoreArtifactVersionReply, RestoreArtifactVersionRequest, Result, Violations, invalid_input,
 };
-use context_store::{ArtifactHistory, ArtifactRestore, ListedVersion, StoredVersion, VersionLookup};
+use context_store::{ArtifactHistory, ArtifactRestore, ListedVersion, StoredVersion, Usage, VersionLookup};
 
-use crate::artifacts::{artifact_read, failed};
+use crate::artifacts::{VERSION_BYTES, artifact_read, failed};
 use crate::{Caller, Engine, Scope, WriteContext, diff, validate};
 
 /// Earlier versions that a list shows.
@@ -73,6 +73,7 @@ impl Engine {
         let version = version_field(version_number, "version_number")?;
         let expected_version = expected_version.map(|v| version_field(v, "expected_version")).transpose()?;
         let restore = ArtifactRestore { id, version, expected_version };
+        self.admit(caller, Usage { entries: 0, artifacts: 0, bytes: VERSION_BYTES }).await?;
         let written = self.artifacts()?.restore_artifact(&caller.owner, restore, options).await;
         let written = written.map_err(|error| failed(error, "restore artifact version"))?;
         Ok(RestoreArtifactVersionReply {

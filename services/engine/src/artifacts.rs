@@ -5,10 +5,10 @@ use context_model::{
     DeleteArtifactRequest, Edit, Error, GetArtifactReply, GetArtifactRequest, Metadata, NewArtifact, Reason, Result, Timestamp,
     TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations, check_content, invalid_input,
 };
-use context_store::{ArtifactStore, StoreError, StoredArtifact};
+use context_store::{ArtifactStore, StoreError, StoredArtifact, Usage};
 use uuid::Uuid;
 
-use crate::{Caller, Engine, Scope, WriteContext, validate};
+use crate::{Caller, Engine, Scope, WriteContext, quota, validate};
 
 impl Engine {
     /// Creates an artifact; its title is taken from the content unless one is given.
@@ -34,6 +34,7 @@ impl Engine {
         violations.finish(()).map_err(invalid_input)?;
         let id = new_id(options.now);
         let new = NewArtifact { title, content, metadata };
+        self.admit(caller, Usage { entries: 0, artifacts: 1, bytes: quota::bytes(&new.content, Some(new.metadata.as_object()), None) }).await?;
         let written = self.artifacts()?.create_artifact(&caller.owner, id, new, options).await;
         let written = written.map_err(|error| failed(error, "create artifact"))?;
         let StoredArtifact { id, title, content, metadata, created_at, updated_at: _, version } = written.outcome;
@@ -70,6 +71,11 @@ impl Engine {
         caller.require_for_artifacts(Scope::Write)?;
         let options = self.write_options(caller, "update_artifact", &request, &write)?;
         let update = update(request)?;
+        let bytes = match &update.content {
+            Some(ContentChange::Replace(content)) => content.len() as u64,
+            Some(ContentChange::Edits(_)) | None => VERSION_BYTES,
+        };
+        self.admit(caller, Usage { entries: 0, artifacts: 0, bytes }).await?;
         let written = self.artifacts()?.update_artifact(&caller.owner, update, options).await;
         let written = written.map_err(|error| failed(error, "update artifact"))?;
         let artifact = full(written.outcome);
@@ -103,6 +109,9 @@ impl Engine {
         self.store.artifacts().ok_or_else(absent)
     }
 }
+
+/// The bytes of a version whose content is not known before it is made, until the owner is counted again.
+pub(crate) const VERSION_BYTES: u64 = 100_000;
 
 /// A time-ordered id (RFC 9562, version 7).
 fn new_id(now: Timestamp) -> ArtifactId {

@@ -1,5 +1,7 @@
 use context_model::Limits;
 
+use crate::Quotas;
+
 /// Whether a feature is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Switch {
@@ -27,6 +29,8 @@ pub enum OnFailure {
 pub struct EngineConfig {
     /// Sizes accepted.
     pub limits: Limits,
+    /// What each owner may have.
+    pub quotas: Quotas,
     /// Characters of text in search results (`SEARCH_TRUNCATION_LENGTH`).
     pub search_truncation_length: usize,
     /// `ENABLE_FTS`.
@@ -57,6 +61,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             limits: Limits::default(),
+            quotas: Quotas::default(),
             search_truncation_length: 300,
             fts: Switch::Auto,
             fts_language: "english".to_owned(),

@@ -1,13 +1,13 @@
 //! Storing, updating and fetching entries.
 
 use context_model::{
-    BatchReply, BatchResult, Entry, Error, GetContextByIdsReply, GetContextByIdsRequest, Limits, Result, StoreContextBatchRequest,
+    BatchReply, BatchResult, Entry, EntryUpdate, Error, GetContextByIdsReply, GetContextByIdsRequest, Limits, Metadata, MetadataChange, NewEntry, Result, StoreContextBatchRequest,
     StoreContextReply, StoreContextRequest, UpdateContextBatchRequest, UpdateContextReply, UpdateContextRequest, Violations,
 };
-use context_store::{ItemOutcome, RowSelection, StoredBatch, StoredEntry, Written};
+use context_store::{ItemOutcome, RowSelection, StoredBatch, StoredEntry, Usage, Written};
 
 use crate::embed::Embeddings;
-use crate::{Caller, Engine, Scope, WriteContext, validate};
+use crate::{Caller, Engine, Scope, WriteContext, quota, validate};
 
 impl Engine {
     /// Stores one entry. A repetition of the thread's newest entry makes no second one.
@@ -19,6 +19,7 @@ impl Engine {
         let mut options = self.write_options(caller, "store_context", &request, &write)?;
         let entry = validate::entry(request, &self.config.limits, &mut 0)?;
         caller.require_thread(&entry.thread_id)?;
+        self.admit(caller, of_entry(&entry)).await?;
         let Embeddings { items, pending } = self.embed(vec![Some(entry.text.clone())]).await?;
         options.embeddings = items;
         let thread_id = entry.thread_id.as_str().to_owned();
@@ -49,6 +50,9 @@ impl Engine {
             Ok(entry)
         });
         let Checked { items, failed } = Checked::new(entries, atomic, "entries")?;
+        let usage = items.iter().map(of_entry);
+        let bytes = usage.fold(0_u64, |sum, usage| sum.saturating_add(usage.bytes));
+        self.admit(caller, Usage { entries: items.len() as u64, artifacts: 0, bytes }).await?;
         let embeddings = self.embed(items.iter().map(|entry| Some(entry.text.clone())).collect()).await?;
         options.embeddings = embeddings.items;
         let written = if items.is_empty() {
@@ -71,6 +75,7 @@ impl Engine {
         let mut options = self.write_options(caller, "update_context", &request, &write)?;
         let update = validate::update(request, &self.config.limits, &mut 0)?;
         self.reached(caller, &[update.id]).await?.check(update.id)?;
+        self.admit(caller, Usage { entries: 0, artifacts: 0, bytes: of_update(&update) }).await?;
         let Embeddings { items, pending } = self.embed(vec![update.text.clone()]).await?;
         options.embeddings = items;
         let updated_fields = update.updated_fields();
@@ -104,6 +109,8 @@ impl Engine {
             Ok(update)
         });
         let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
+        let bytes = items.iter().map(of_update).fold(0, u64::saturating_add);
+        self.admit(caller, Usage { entries: 0, artifacts: 0, bytes }).await?;
         let embeddings = self.embed(items.iter().map(|update| update.text.clone()).collect()).await?;
         options.embeddings = embeddings.items;
         let fields: Vec<Vec<String>> = items.iter().map(context_model::EntryUpdate::updated_fields).collect();
@@ -222,6 +229,22 @@ fn batch_reply(
         message,
         revision,
     }
+}
+
+/// What an entry adds to what its owner has.
+fn of_entry(entry: &NewEntry) -> Usage {
+    let NewEntry { text, metadata, images, .. } = entry;
+    Usage { entries: 1, artifacts: 0, bytes: quota::bytes(text, metadata.as_ref().map(Metadata::as_object), images.as_deref()) }
+}
+
+/// The bytes that an update adds, at most.
+fn of_update(update: &EntryUpdate) -> u64 {
+    let EntryUpdate { text, metadata, images, .. } = update;
+    let metadata = metadata.as_ref().map(|change| match change {
+        MetadataChange::Replace(metadata) => metadata.as_object(),
+        MetadataChange::Patch(patch) => patch,
+    });
+    quota::bytes(text.as_deref().unwrap_or_default(), metadata, images.as_deref())
 }
 
 /// The error of a single call: it has no index to name.

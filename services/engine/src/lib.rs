@@ -23,6 +23,7 @@ mod hits;
 mod hybrid;
 mod keys;
 mod meaning;
+mod quota;
 mod rate;
 mod reached;
 mod reembed;
@@ -42,6 +43,7 @@ pub use caller::{Caller, Reach, WriteContext};
 pub use clock::{Clock, SystemClock};
 pub use config::{EngineConfig, OnFailure, StartError, Switch};
 pub use context_model::Scope;
+pub use quota::Quotas;
 pub use rate::Rate;
 pub use reembed::{Reembedded, Reembedding};
 pub use tokens::{TokenRules, Tokens, issuer_prefix};
@@ -64,6 +66,7 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     analyzer: Analyzer,
     meaning: meaning::Meaning,
+    counts: quota::Counts,
 }
 
 impl Engine {
@@ -74,7 +77,7 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         config.check()?;
         let analyzer = Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
-        Ok(Self { store, config, clock, analyzer, meaning: meaning::Meaning::default() })
+        Ok(Self { store, config, clock, analyzer, meaning: meaning::Meaning::default(), counts: quota::Counts::default() })
     }
 
     /// What the engine was configured with.

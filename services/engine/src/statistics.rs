@@ -20,6 +20,11 @@ impl Engine {
             None => self.store.statistics(&caller.owner, read).await,
         };
         let counts = counts.map_err(crate::store_error)?;
+        // How large the whole database is would tell about others.
+        let bytes = match caller.within() {
+            None if !caller.operator => self.owners_bytes(&caller.owner).await?,
+            _ => counts.database_bytes,
+        };
         let config = &self.config;
         // A feature that this version cannot provide is off unless it is switched off explicitly, which is said too.
         let absent = |switch: Switch, setting: &str, why: &str| match switch {
@@ -33,7 +38,7 @@ impl Engine {
             by_content_type: counts.by_content_type,
             total_images: counts.total_images,
             unique_tags: counts.unique_tags,
-            database_size_mb: (counts.database_bytes as f64 / (1024.0 * 1024.0) * 100.0).round() / 100.0,
+            database_size_mb: (bytes as f64 / (1024.0 * 1024.0) * 100.0).round() / 100.0,
             connection_metrics: caller.operator.then_some(counts.connections),
             semantic_search: semantic,
             fts: FtsStatus {

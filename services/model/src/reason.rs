@@ -50,6 +50,8 @@ pub enum Reason {
     ScopeMissing,
     /// The key has used up its request rate.
     RateLimited,
+    /// The owner has as much as it may have.
+    QuotaExceeded,
     /// There is no such route or method.
     NotFound,
     /// The route exists, but not with this HTTP method.
@@ -62,7 +64,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
@@ -85,6 +87,7 @@ impl Reason {
         Self::IssuerUnavailable,
         Self::ScopeMissing,
         Self::RateLimited,
+        Self::QuotaExceeded,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::UnsupportedMediaType,
@@ -117,6 +120,7 @@ impl Reason {
             Self::IssuerUnavailable => "ISSUER_UNAVAILABLE",
             Self::ScopeMissing => "SCOPE_MISSING",
             Self::RateLimited => "RATE_LIMITED",
+            Self::QuotaExceeded => "QUOTA_EXCEEDED",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Self::UnsupportedMediaType => "UNSUPPORTED_MEDIA_TYPE",

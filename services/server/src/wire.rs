@@ -23,7 +23,9 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
         // The request is fine but asks for too much; 413 would blame its body.
         Reason::ResultTooLarge => (Code::ResourceExhausted, StatusCode::UNPROCESSABLE_ENTITY),
         Reason::RequestTooLarge => (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE),
-        Reason::StorageFull | Reason::StorageReadOnly => (Code::ResourceExhausted, StatusCode::INSUFFICIENT_STORAGE),
+        Reason::StorageFull | Reason::StorageReadOnly | Reason::QuotaExceeded => {
+            (Code::ResourceExhausted, StatusCode::INSUFFICIENT_STORAGE)
+        }
         Reason::StorageCorrupt => (Code::DataLoss, StatusCode::INTERNAL_SERVER_ERROR),
         Reason::StoreUnavailable | Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => {
             (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE)
@@ -67,6 +69,7 @@ pub const fn title(reason: Reason) -> &'static str {
         Reason::IssuerUnavailable => "The issuer of tokens is not available",
         Reason::ScopeMissing => "The credentials lack a scope",
         Reason::RateLimited => "The key has used up its rate",
+        Reason::QuotaExceeded => "The owner has as much as it may have",
         Reason::NotFound => "No such route",
         Reason::MethodNotAllowed => "The route does not have this method",
         Reason::UnsupportedMediaType => "The body is of another media type",
@@ -96,6 +99,7 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::Unauthenticated => "Send a valid key or token.",
         Reason::ScopeMissing => "Use a key with the scope that the message names.",
         Reason::RateLimited => "Retry after the time given.",
+        Reason::QuotaExceeded => "Delete what is not needed, or ask the operator for more.",
         Reason::NotFound => "Look the route up in the OpenAPI document.",
         Reason::MethodNotAllowed => "Use one of the methods in `Allow`.",
         Reason::UnsupportedMediaType => "Send JSON with `Content-Type: application/json`.",
@@ -116,6 +120,8 @@ pub(crate) fn log(error: &Error) {
     let (_, status) = codes(error.reason);
     match error.reason {
         // Under load these come by the thousand, and the metrics count them.
+        // Nothing is wrong with the service.
+        Reason::QuotaExceeded => tracing::warn!(reason, "Refused: {error}"),
         Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => tracing::warn!(reason, "Refused: {error}"),
         _ if status.is_server_error() => tracing::error!(reason, causes = causes(error), "Failed: {error}"),
         // The message may echo what the caller sent.

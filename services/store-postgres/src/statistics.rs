@@ -1,7 +1,7 @@
 //! The owner's counts and the size of the database.
 
 use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts, ThreadSet};
-use context_store::{OwnerId, StoreStatistics};
+use context_store::{OwnerId, StoreStatistics, Usage};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
@@ -67,7 +67,46 @@ impl Reading for Statistics {
     }
 }
 
-/// The counts of the entries in some threads. A size is not given: it would be that of others too.
+/// What the owner has. `octet_length` of a text reads its length alone.
+pub(crate) struct CountUsage;
+
+impl Reading for CountUsage {
+    type Outcome = Usage;
+
+    fn empty(&self) -> Usage {
+        Usage::default()
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Usage)>, Failure> {
+        #[derive(QueryableByName)]
+        struct Row {
+            #[diesel(sql_type = BigInt)]
+            revision: i64,
+            #[diesel(sql_type = BigInt)]
+            entries: i64,
+            #[diesel(sql_type = BigInt)]
+            artifacts: i64,
+            #[diesel(sql_type = BigInt)]
+            bytes: i64,
+        }
+        const SQL: &str = "SELECT o.revision, o.entry_count AS entries, \
+             (SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = o.owner_id) AS artifacts, \
+             ((SELECT coalesce(sum(octet_length(e.text) + octet_length(e.metadata::text)), 0) FROM context.entries AS e \
+               WHERE e.owner_id = o.owner_id) \
+              + (SELECT coalesce(sum(octet_length(i.data)), 0) FROM context.images AS i WHERE i.owner_id = o.owner_id) \
+              + (SELECT coalesce(sum(octet_length(v.title) + octet_length(v.content) + octet_length(v.metadata::text)), 0) \
+                 FROM context.artifact_versions AS v WHERE v.owner_id = o.owner_id))::bigint AS bytes \
+             FROM context.owners AS o WHERE o.owner_id = ?";
+        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(SQL, vec![Bind::text(owner.as_str())])).await?;
+        let number = |n: i64| u64::try_from(n).unwrap_or(0);
+        Ok(rows.first().map(|row| {
+            let usage = Usage { entries: number(row.entries), artifacts: number(row.artifacts), bytes: number(row.bytes) };
+            (row.revision, usage)
+        }))
+    }
+}
+
+/// The counts of the entries in some threads, and their bytes.
 pub(crate) struct StatisticsWithin {
     pub threads: ThreadSet,
     pub connections: ConnectionMetrics,
@@ -87,14 +126,20 @@ impl Reading for StatisticsWithin {
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, StoreStatistics)>, Failure> {
-        let mut select = Fragment::new("WITH reached AS (SELECT id, source, image_count, tags FROM context.entries WHERE owner_id = ");
+        let mut select = Fragment::new("WITH reached AS (SELECT id, source, image_count, tags, octet_length(text) + octet_length(metadata::text) AS bytes \
+             FROM context.entries WHERE owner_id = ");
         select.bind(Bind::text(owner.as_str())).push(" AND ").append(within("thread_id", &self.threads));
         select.push(
-            ") SELECT o.revision, counts.*, 0::bigint AS database_bytes FROM context.owners AS o CROSS JOIN \
+            ") SELECT o.revision, counts.* FROM context.owners AS o CROSS JOIN \
              (SELECT count(*) AS entry_count, count(*) FILTER (WHERE source = 'user') AS user_count, \
               count(*) FILTER (WHERE source = 'agent') AS agent_count, count(*) FILTER (WHERE image_count > 0) AS multimodal_count, \
               coalesce(sum(image_count), 0)::bigint AS image_count, \
-              (SELECT count(DISTINCT tag) FROM reached AS r, unnest(r.tags) AS tag) AS tag_count FROM reached) AS counts \
+              (SELECT count(DISTINCT tag) FROM reached AS r, unnest(r.tags) AS tag) AS tag_count, \
+              (coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM context.images WHERE owner_id = ",
+        );
+        select.bind(Bind::text(owner.as_str()));
+        select.push(
+            " AND id IN (SELECT id FROM reached WHERE image_count > 0)))::bigint AS database_bytes FROM reached) AS counts \
              WHERE o.owner_id = ",
         );
         select.bind(Bind::text(owner.as_str()));

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
     ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
-    StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
+    StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
 use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ use crate::owners::Ids;
 use crate::pool::{Lease, Pool};
 use crate::read::Reading;
 use crate::read_entries::{Get, Ranked, Search};
-use crate::statistics::{Statistics, StatisticsWithin};
+use crate::statistics::{CountUsage, Statistics, StatisticsWithin};
 use crate::store_entry::StoreEntries;
 use crate::threads::List;
 use crate::transaction::{Transaction, Writing};
@@ -405,6 +405,10 @@ impl Store for PostgresStore {
 
     async fn statistics_within(&self, owner: &OwnerId, threads: ThreadSet, read: Read) -> Result<StoreStatistics> {
         self.read(owner, read, StatisticsWithin { threads, connections: self.connections() }).await
+    }
+
+    async fn usage(&self, owner: &OwnerId) -> Result<Usage> {
+        self.read(owner, Read::default(), CountUsage).await
     }
 
     fn vectors(&self) -> Option<&dyn VectorStore> {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts, ThreadSet};
-use context_store::{StoreError, StoreStatistics};
+use context_store::{StoreError, StoreStatistics, Usage};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
@@ -52,9 +52,11 @@ struct Counts {
     images: i64,
     #[diesel(sql_type = BigInt)]
     tags: i64,
+    #[diesel(sql_type = BigInt)]
+    bytes: i64,
 }
 
-/// The counts of the entries in these threads. A size is not given: it would be that of others too.
+/// The counts of the entries in these threads, and their bytes.
 pub(crate) fn within(
     conn: &mut SqliteConnection,
     owner: Option<&Owner>,
@@ -62,16 +64,20 @@ pub(crate) fn within(
     connections: ConnectionMetrics,
 ) -> Result<StoreStatistics, StoreError> {
     let number = owner.map_or(0, |owner| owner.owner);
-    let mut select = Fragment::new("WITH reached AS (SELECT row_id, source, image_count FROM entries WHERE owner = ");
+    let mut select = Fragment::new(
+        "WITH reached AS (SELECT row_id, source, image_count, octet_length(text) + octet_length(metadata) AS bytes FROM entries WHERE owner = ",
+    );
     select.bind(Bind::Int(number)).push(" AND ").append(filter::within("thread_id", threads));
     select.push(
         ") SELECT count(*) AS entries, coalesce(sum(source = 'user'), 0) AS users, coalesce(sum(image_count > 0), 0) AS multimodal, \
          coalesce(sum(image_count), 0) AS images, (SELECT count(DISTINCT tag) FROM entry_tags WHERE owner = ",
     );
-    select.bind(Bind::Int(number)).push(" AND row_id IN (SELECT row_id FROM reached)) AS tags FROM reached");
+    select.bind(Bind::Int(number)).push(" AND row_id IN (SELECT row_id FROM reached)) AS tags, ");
+    select.push("coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
+    select.bind(Bind::Int(number)).push(" AND row_id IN (SELECT row_id FROM reached WHERE image_count > 0)) AS bytes FROM reached");
     let counts = sql::query::<Counts>(conn, &select).map_err(store_error)?.pop();
-    let Counts { entries, users, multimodal, images, tags } =
-        counts.unwrap_or(Counts { entries: 0, users: 0, multimodal: 0, images: 0, tags: 0 });
+    let Counts { entries, users, multimodal, images, tags, bytes } =
+        counts.unwrap_or(Counts { entries: 0, users: 0, multimodal: 0, images: 0, tags: 0, bytes: 0 });
     Ok(StoreStatistics {
         total_entries: entries,
         by_source: SourceCounts { user: users, agent: entries - users },
@@ -79,11 +85,32 @@ pub(crate) fn within(
         total_images: images,
         unique_tags: tags,
         indexed_entries: entries,
-        database_bytes: 0,
+        database_bytes: u64::try_from(bytes).unwrap_or(0),
         connections,
         fts_engine: "fts5",
         revision: owner.map_or(0, |owner| owner.revision),
     })
+}
+
+/// What the owner has. `octet_length` reads the length alone, not what lies on overflow pages.
+pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage, StoreError> {
+    #[derive(QueryableByName)]
+    struct Sums {
+        #[diesel(sql_type = BigInt)]
+        artifacts: i64,
+        #[diesel(sql_type = BigInt)]
+        bytes: i64,
+    }
+    let mut select = Fragment::new("SELECT (SELECT count(*) FROM artifacts WHERE owner = ");
+    select.bind(Bind::Int(owner.owner));
+    select.push(") AS artifacts, (SELECT coalesce(sum(octet_length(text) + octet_length(metadata)), 0) FROM entries WHERE owner = ");
+    select.bind(Bind::Int(owner.owner)).push(") + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
+    select.bind(Bind::Int(owner.owner));
+    select.push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) FROM artifact_versions ");
+    select.push("WHERE owner = ").bind(Bind::Int(owner.owner)).push(") AS bytes");
+    let sums = sql::query::<Sums>(conn, &select).map_err(store_error)?.pop().unwrap_or(Sums { artifacts: 0, bytes: 0 });
+    let number = |n: i64| u64::try_from(n).unwrap_or(0);
+    Ok(Usage { entries: number(owner.entry_count), artifacts: number(sums.artifacts), bytes: number(sums.bytes) })
 }
 
 fn database_bytes(conn: &mut SqliteConnection, path: &Path) -> Result<u64, StoreError> {

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
     ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection,
-    SearchPage, Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, VectorStore, WriteOptions, Written,
+    SearchPage, Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
 use context_text::Language;
 use diesel::sqlite::SqliteConnection;
@@ -382,6 +382,14 @@ impl Store for SqliteStore {
         }
         let (path, connections) = (self.path.clone(), self.connections());
         self.read(&self.points, owner, read, move |conn, owner| statistics::read(conn, &path, owner, connections.clone())).await
+    }
+
+    async fn usage(&self, owner: &OwnerId) -> Result<Usage> {
+        self.read(&self.searches, owner, Read::default(), |conn, owner| match owner {
+            Some(owner) => statistics::usage(conn, owner),
+            None => Ok(Usage::default()),
+        })
+        .await
     }
 
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {

@@ -22,7 +22,7 @@ pub use artifacts::{
 };
 pub use error::{BoxError, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
-pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage};
+pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage, Usage};
 pub use record::{Once, Record, Recorded, RecordedItem};
 pub use vectors::{
     Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place, RankSearch, RankedByMeaning,
@@ -167,6 +167,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`].
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics>;
+
+    /// What the owner has. It costs as much as its entries and artifacts are many, but reads no text.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn usage(&self, owner: &OwnerId) -> Result<Usage>;
 
     /// The artifacts of this database; `None` when it has none.
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {

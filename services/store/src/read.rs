@@ -119,6 +119,17 @@ pub struct ThreadsPage {
     pub revision: i64,
 }
 
+/// What an owner has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Context entries.
+    pub entries: u64,
+    /// Artifacts.
+    pub artifacts: u64,
+    /// Bytes of texts, metadata, images and all versions of artifacts, as they were given.
+    pub bytes: u64,
+}
+
 /// The owner's counts and the state of the database.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoreStatistics {

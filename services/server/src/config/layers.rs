@@ -23,6 +23,7 @@ impl Config {
         let search = &self.search;
         EngineConfig {
             limits: self.limits.limits(),
+            quotas: self.limits.quotas(),
             search_truncation_length: size(search.search_truncation_length),
             fts: search.enable_fts,
             fts_language: search.fts_language.clone(),

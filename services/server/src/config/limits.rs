@@ -1,6 +1,7 @@
 //! What a request may hold.
 
 use clap::Args;
+use context_engine::Quotas;
 
 use super::value::number;
 
@@ -19,9 +20,33 @@ pub struct LimitSettings {
     /// Megabytes of all decoded images of one request at most, batches included, 1 to 1024.
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", value_name = "MB", default_value = "100", value_parser = number(1, 1024), global = true)]
     pub max_total_size_mb: u64,
+
+    /// Context entries that each owner may have, 0 to 1 000 000 000 000; 0: any number.
+    #[arg(long = "quota-entries", env = "CONTEXT_QUOTA_ENTRIES", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000_000_000), global = true)]
+    pub quota_entries: u64,
+
+    /// Artifacts that each owner may have, 0 to 1 000 000 000 000; 0: any number.
+    #[arg(long = "quota-artifacts", env = "CONTEXT_QUOTA_ARTIFACTS", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000_000_000), global = true)]
+    pub quota_artifacts: u64,
+
+    /// Megabytes (1024 × 1024 bytes) of texts, metadata, images and all versions of artifacts that each owner may have, 0 to
+    /// 1 000 000 000; 0: any number.
+    #[arg(long = "quota-mb", env = "CONTEXT_QUOTA_MB", value_name = "MB", default_value = "0", value_parser = number(0, 1_000_000_000), global = true)]
+    pub quota_mb: u64,
 }
 
 impl LimitSettings {
+    /// What each owner may have.
+    #[must_use]
+    pub fn quotas(&self) -> Quotas {
+        let quota = |n: u64| (n > 0).then_some(n);
+        Quotas {
+            entries: quota(self.quota_entries),
+            artifacts: quota(self.quota_artifacts),
+            bytes: quota(self.quota_mb).map(|megabytes| megabytes.saturating_mul(1024 * 1024)),
+        }
+    }
+
     /// The limits as every layer uses them.
     #[must_use]
     pub fn limits(&self) -> context_model::Limits {

@@ -15,5 +15,6 @@ mod owners;
 mod postgres;
 mod problems;
 mod process;
+mod quotas;
 mod service;
 mod who;

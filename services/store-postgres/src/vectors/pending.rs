@@ -1,10 +1,9 @@
 //! Entries that wait for their vectors: those that have none of a model. A service claims those it gets for a while.
 
-use context_store::{EmbeddingModel, LateEmbedding, OwnerId, Place, Unembedded, UnembeddedPage};
+use context_store::{EmbeddingModel, LateEmbedding, Once, OwnerId, Place, Unembedded, UnembeddedPage};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Text};
 
-use super::use_model::Once;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 use crate::transaction::{Transaction, Writing};

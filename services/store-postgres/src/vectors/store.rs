@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet, Timestamp};
 use context_store::{
-    EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError,
+    EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once, OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError,
     UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::QueryableByName;
@@ -14,7 +14,7 @@ use diesel::sql_types::BigInt;
 use super::moving::{Begin, Finish, Sweep};
 use super::pending::{Add, Claim, of_place};
 use super::rank::Rank;
-use super::use_model::{Once, UseModel};
+use super::use_model::UseModel;
 use super::{index, use_model};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;

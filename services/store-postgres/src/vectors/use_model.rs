@@ -1,6 +1,6 @@
 //! Choosing the model whose vectors are kept.
 
-use context_store::{EmbeddingModel, ModelUse, Record, Recorded};
+use context_store::{EmbeddingModel, ModelUse, Once};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
 
@@ -12,19 +12,6 @@ use crate::transaction::{Transaction, Writing};
 
 /// Services that choose at once take turns. Any number that nobody else locks in this database.
 const LOCK: i64 = 0x6374_785f_6d6f_6465;
-
-/// The outcome of work on vectors, which no caller repeats with an idempotency key.
-pub(super) struct Once<T>(pub T);
-
-impl<T> Recorded for Once<T> {
-    fn to_record(&self) -> Record {
-        Record::Deleted(0)
-    }
-
-    fn from_record(_: Record) -> Option<Self> {
-        None
-    }
-}
 
 /// A model to keep vectors of.
 pub(super) struct UseModel(pub EmbeddingModel);

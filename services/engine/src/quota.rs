@@ -1,0 +1,157 @@
+//! How much an owner may have, and how much it has.
+//!
+//! What an owner has is counted by the database at most once a minute, and what this service admits in between is added. So
+//! the count costs nothing on most writes, and services beside this one are seen within that minute. A write is never
+//! refused by an old count.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use context_model::{Error, JsonObject, NewImage, Reason, Result};
+use context_store::{OwnerId, Usage};
+
+use crate::{Caller, Engine};
+
+/// How old a count may be.
+const FRESH: Duration = Duration::from_secs(60);
+/// How often an owner at its quota is counted again.
+const RECOUNT: Duration = Duration::from_secs(1);
+/// Owners whose counts are remembered.
+const MAX_KNOWN: usize = 10_000;
+
+/// What each owner may have; `None`: any number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Context entries.
+    pub entries: Option<u64>,
+    /// Artifacts.
+    pub artifacts: Option<u64>,
+    /// Bytes of texts, metadata, images and all versions of artifacts.
+    pub bytes: Option<u64>,
+}
+
+impl Quotas {
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.entries.is_none() && self.artifacts.is_none() && self.bytes.is_none()
+    }
+
+    /// Checks an owner that has this and wants to have that besides.
+    fn check(&self, has: Usage, more: Usage) -> Result<()> {
+        for (quota, has, more, what) in [
+            (self.entries, has.entries, more.entries, "context entries"),
+            (self.artifacts, has.artifacts, more.artifacts, "artifacts"),
+            (self.bytes, has.bytes, more.bytes, "bytes"),
+        ] {
+            // What a write does not add to cannot be its fault.
+            if let Some(quota) = quota.filter(|quota| more > 0 && has.saturating_add(more) > *quota) {
+                let sentence = format!(
+                    "the owner has {has} of at most {quota} {what}, and this would add {more}; delete some, or ask the operator for more"
+                );
+                return Err(Error::new(Reason::QuotaExceeded, sentence));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What owners have, as far as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct Counts(Mutex<HashMap<OwnerId, Arc<tokio::sync::Mutex<Option<Count>>>>>);
+
+#[derive(Debug, Clone, Copy)]
+struct Count {
+    usage: Usage,
+    at: Instant,
+}
+
+impl Counts {
+    fn of(&self, owner: &OwnerId) -> Arc<tokio::sync::Mutex<Option<Count>>> {
+        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts.len() >= MAX_KNOWN && !counts.contains_key(owner) {
+            counts.clear();
+        }
+        counts.entry(owner.clone()).or_default().clone()
+    }
+}
+
+impl Engine {
+    /// Admits a write of this much.
+    ///
+    /// # Errors
+    /// `QUOTA_EXCEEDED`; the store's.
+    pub(crate) async fn admit(&self, caller: &Caller, more: Usage) -> Result<()> {
+        let quotas = &self.config.quotas;
+        if quotas.is_none() {
+            return Ok(());
+        }
+        let slot = self.counts.of(&caller.owner);
+        let mut held = slot.lock().await;
+        let known = held.filter(|count| count.at.elapsed() < FRESH);
+        let mut count = match known {
+            Some(count) => count,
+            None => self.count(&caller.owner).await?,
+        };
+        if quotas.check(count.usage, more).is_err() && count.at.elapsed() >= RECOUNT {
+            count = self.count(&caller.owner).await?;
+        }
+        let admitted = quotas.check(count.usage, more);
+        if admitted.is_ok() {
+            let Usage { entries, artifacts, bytes } = &mut count.usage;
+            *entries = entries.saturating_add(more.entries);
+            *artifacts = artifacts.saturating_add(more.artifacts);
+            *bytes = bytes.saturating_add(more.bytes);
+        }
+        *held = Some(count);
+        admitted
+    }
+
+    async fn count(&self, owner: &OwnerId) -> Result<Count> {
+        let at = Instant::now();
+        let usage = self.store.usage(owner).await.map_err(crate::store_error)?;
+        Ok(Count { usage, at })
+    }
+
+    /// Bytes of what the owner has, within a minute.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn owners_bytes(&self, owner: &OwnerId) -> Result<u64> {
+        let slot = self.counts.of(owner);
+        let mut held = slot.lock().await;
+        let count = match held.filter(|count| count.at.elapsed() < FRESH) {
+            Some(count) => count,
+            None => self.count(owner).await?,
+        };
+        *held = Some(count);
+        Ok(count.usage.bytes)
+    }
+}
+
+/// The bytes that count for an entry or a version.
+pub(crate) fn bytes(text: &str, metadata: Option<&JsonObject>, images: Option<&[NewImage]>) -> u64 {
+    let metadata = metadata.and_then(|metadata| serde_json::to_string(metadata).ok()).map_or(0, |text| text.len());
+    let images: usize = images.unwrap_or_default().iter().map(|image| image.data.len()).sum();
+    (text.len() + metadata + images) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_refuses_what_adds_to_it_and_nothing_else() {
+        let quotas = Quotas { entries: Some(10), artifacts: None, bytes: Some(100) };
+        let usage = |entries, bytes| Usage { entries, artifacts: 0, bytes };
+        assert!(quotas.check(usage(9, 0), usage(1, 100)).is_ok());
+        assert!(quotas.check(usage(11, 0), usage(0, 50)).is_ok());
+        let error = quotas.check(usage(9, 0), usage(2, 1)).unwrap_err();
+        assert_eq!(error.reason, Reason::QuotaExceeded);
+        assert!(error.message.contains("9 of at most 10 context entries"), "{}", error.message);
+        assert!(quotas.check(usage(0, 60), usage(1, 41)).unwrap_err().message.contains("bytes"));
+        assert!(quotas.check(usage(0, 0), Usage { entries: 0, artifacts: u64::MAX, bytes: 0 }).is_ok());
+        assert!(quotas.check(usage(0, u64::MAX), usage(0, u64::MAX)).is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! How much an owner may have, on both databases.
+
+use context_test_postgres::TestDatabase;
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::client::Reply;
+use crate::service::Service;
+
+/// A service with these flags on each database; PostgreSQL when there is a server.
+async fn services(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
+    let mut services = vec![(Service::start_with(flags).await, None)];
+    if let Some(database) = TestDatabase::empty().await {
+        let string = format!("--postgresql-connection-string={}", database.url());
+        let flags = [flags, &["--storage-backend=postgresql", &string]].concat();
+        services.push((Service::start_with(&flags).await, Some(database)));
+    }
+    services
+}
+
+fn refused(reply: &Reply, what: &str) -> bool {
+    let detail = reply.json()["detail"].as_str().unwrap_or_default().to_owned();
+    reply.status == StatusCode::INSUFFICIENT_STORAGE && reply.reason() == "QUOTA_EXCEEDED" && detail.contains(what)
+}
+
+fn entry(text: &str) -> Value {
+    json!({"thread_id": "t", "source": "user", "text": text})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
+    for (service, _database) in services(&["--quota-entries=3", "--quota-artifacts=1"]).await {
+        for i in 0..2 {
+            service.store("t", &format!("entry {i}")).await;
+        }
+        let two = json!({"entries": [entry("third"), entry("fourth")]});
+        let reply = service.post("/v1/contexts/batch", two).send().await;
+        assert!(refused(&reply, "2 of at most 3 context entries"), "{}", reply.body);
+        let third = service.store("t", "third").await;
+        let reply = service.post("/v1/contexts", entry("fourth")).send().await;
+        assert!(refused(&reply, "3 of at most 3 context entries"), "{}", reply.body);
+        let changed = service.patch(&format!("/v1/contexts/{third}"), json!({"text": "changed"})).send().await;
+        assert_eq!(changed.status, StatusCode::OK, "what adds none is not refused");
+        assert_eq!(service.delete(&format!("/v1/contexts/{third}")).send().await.json()["deleted_count"], 1);
+        // It is counted again within a second.
+        while service.post("/v1/contexts", entry("fourth")).send().await.status != StatusCode::CREATED {
+            tokio::task::yield_now().await;
+        }
+
+        let artifact = || service.post("/v1/artifacts", json!({"content": "# Plan"}));
+        assert_eq!(artifact().send().await.status, StatusCode::CREATED);
+        let reply = artifact().send().await;
+        assert!(refused(&reply, "1 of at most 1 artifacts"), "{}", reply.body);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
+    for (service, _database) in services(&["--auth=keys", "--quota-mb=1"]).await {
+        let all = ["read", "write", "delete"];
+        let (one, other) = (service.key("one", &all).await.text, service.key("other", &all).await.text);
+        let store = |key: &str, text: String| service.post("/v1/contexts", entry(&text)).header("authorization", key).send();
+        let size = async |key: &str| service.get("/v1/statistics").header("authorization", key).send().await.json()["database_size_mb"].clone();
+        let large = "word ".repeat(120_000);
+        assert_eq!(store(&one, large.clone()).await.status, StatusCode::CREATED);
+        let reply = store(&one, format!("{large}.")).await;
+        assert!(refused(&reply, "of at most 1048576 bytes"), "{}", reply.body);
+        let reply = service.post("/v1/artifacts", json!({"content": "x".repeat(100_000)})).header("authorization", &one).send().await;
+        assert_eq!(reply.status, StatusCode::CREATED, "it fits: {}", reply.body);
+        assert_eq!(store(&other, large.clone()).await.status, StatusCode::CREATED, "each owner has a quota of its own");
+        assert_eq!((size(&one).await, size(&other).await), (json!(0.67), json!(0.57)));
+    }
+}
