@@ -59,7 +59,7 @@ pub enum Admin {
 }
 
 /// Lines of the audit log that are printed at a time.
-const AUDIT_LINES: u32 = 100_000;
+pub const AUDIT_LINES: u32 = 100_000;
 
 impl Engine {
     /// Runs a command and gives what is printed. Whoever calls this must have established that the request is the

@@ -34,7 +34,8 @@ impl Engine {
         violations.finish(()).map_err(invalid_input)?;
         let id = new_id(options.now);
         let new = NewArtifact { title, content, metadata };
-        self.admit(caller, Usage { entries: 0, artifacts: 1, bytes: quota::bytes(&new.content, Some(new.metadata.as_object()), None) }).await?;
+        self.admit(caller, Usage { entries: 0, artifacts: 1, bytes: quota::bytes(&new.content, Some(new.metadata.as_object()), None) })
+            .await?;
         let written = self.artifacts()?.create_artifact(&caller.owner, id, new, options).await;
         let written = written.map_err(|error| failed(error, "create artifact"))?;
         let StoredArtifact { id, title, content, metadata, created_at, updated_at: _, version } = written.outcome;

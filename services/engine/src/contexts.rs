@@ -1,8 +1,9 @@
 //! Storing, updating and fetching entries.
 
 use context_model::{
-    BatchReply, BatchResult, Entry, EntryUpdate, Error, GetContextByIdsReply, GetContextByIdsRequest, Limits, Metadata, MetadataChange, NewEntry, Result, StoreContextBatchRequest,
-    StoreContextReply, StoreContextRequest, UpdateContextBatchRequest, UpdateContextReply, UpdateContextRequest, Violations,
+    BatchReply, BatchResult, Entry, EntryUpdate, Error, GetContextByIdsReply, GetContextByIdsRequest, Limits, Metadata, MetadataChange,
+    NewEntry, Result, StoreContextBatchRequest, StoreContextReply, StoreContextRequest, UpdateContextBatchRequest, UpdateContextReply,
+    UpdateContextRequest, Violations,
 };
 use context_store::{ItemOutcome, RowSelection, StoredBatch, StoredEntry, Usage, Written};
 

@@ -37,7 +37,7 @@ mod tokens;
 mod truncate;
 mod validate;
 
-pub use admin::Admin;
+pub use admin::{AUDIT_LINES, Admin};
 pub use auth::{AUTHENTICATION_REQUIRED, Authenticated, Authenticator};
 pub use caller::{Caller, Reach, WriteContext};
 pub use clock::{Clock, SystemClock};

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use context_model::{
-    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores,
-    SearchContextReply, SearchContextRequest, Violations,
+    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores, SearchContextReply,
+    SearchContextRequest, Violations,
 };
 use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry};
 use context_text::{Mode, Query};

@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use context_model::{
-    Result, Scores, SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchContextRequest, Violations,
-};
+use context_model::{Result, Scores, SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchContextRequest, Violations};
 use context_store::{Page, RankSearch, RankedByMeaning, SemanticSearch, StoredEntry};
 
 use crate::rerank::{Candidate, Reranking};

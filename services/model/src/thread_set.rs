@@ -127,7 +127,9 @@ mod tests {
     #[test]
     fn names_and_beginnings_select_threads() {
         let set = set(&["billing", "team a/*"]).unwrap();
-        for (thread, inside) in [("billing", true), ("billing 2", false), ("team a/", true), ("team a/x", true), ("team a", false), ("Billing", false)] {
+        for (thread, inside) in
+            [("billing", true), ("billing 2", false), ("team a/", true), ("team a/x", true), ("team a", false), ("Billing", false)]
+        {
             assert_eq!(set.contains(thread), inside, "{thread}");
         }
     }
@@ -150,7 +152,9 @@ mod tests {
 
     #[test]
     fn the_end_of_a_prefix_lies_behind_all_that_begin_with_it() {
-        for (prefix, end) in [("a", Some("b")), ("az", Some("a{")), ("\u{D7FF}", Some("\u{E000}")), ("a\u{10FFFF}", Some("b")), ("\u{10FFFF}", None)] {
+        for (prefix, end) in
+            [("a", Some("b")), ("az", Some("a{")), ("\u{D7FF}", Some("\u{E000}")), ("a\u{10FFFF}", Some("b")), ("\u{10FFFF}", None)]
+        {
             assert_eq!(end_of_prefix(prefix).as_deref(), end, "{prefix}");
         }
     }

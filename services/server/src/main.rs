@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
+use context_engine::{AUDIT_LINES, Admin};
 use context_service::cli::{Cli, Command};
 use context_service::config::Config;
 use context_service::{Started, administer, config, document, errors_page, examine, fetch_model, logging, ready, reembed, start};
@@ -24,8 +25,14 @@ fn main() -> ExitCode {
     logging::start(&cli.config.log);
     if let Some(command) = cli.command.as_ref().and_then(Command::admin) {
         return with_runtime(async {
+            let is_audit = matches!(command, Admin::Audit { .. });
             match administer(&cli.config, command).await {
-                Ok(text) => print(&text),
+                Ok(text) => {
+                    if is_audit && text.lines().count() >= AUDIT_LINES as usize {
+                        eprintln!("These are the first {AUDIT_LINES} lines; for the next ones give --from the time of the last.");
+                    }
+                    print(&text)
+                }
                 Err(sentence) => {
                     eprintln!("error: {sentence}");
                     ExitCode::FAILURE

@@ -209,14 +209,26 @@ where
     rows.iter().map(read).collect()
 }
 
-/// The plan PostgreSQL makes for this query, a line each.
+/// The plan PostgreSQL makes for this query, a line each, for callers: without its estimates, which come from the rows of
+/// every owner.
 pub(crate) async fn explain(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<Vec<String>> {
+    plan(conn, "EXPLAIN (COSTS OFF) ", fragment).await
+}
+
+/// How many rows PostgreSQL expects of this query.
+pub(crate) async fn expected_rows(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<f64> {
+    let plan = plan(conn, "EXPLAIN ", fragment).await?;
+    let rows = plan.as_slice().first().and_then(|line| line.split("rows=").nth(1)).and_then(|rest| rest.split(' ').next());
+    Ok(rows.and_then(|rows| rows.parse().ok()).unwrap_or(0.0))
+}
+
+async fn plan(conn: &mut AsyncPgConnection, explain: &'static str, fragment: &Fragment<'_>) -> QueryResult<Vec<String>> {
     #[derive(QueryableByName)]
     struct Line {
         #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
         line: String,
     }
-    let mut plan = Fragment::new("EXPLAIN ");
+    let mut plan = Fragment::new(explain);
     plan.append(fragment.clone());
     Ok(query::<Line>(conn, plan).await?.into_iter().map(|row| row.line).collect())
 }

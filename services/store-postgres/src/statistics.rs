@@ -126,8 +126,10 @@ impl Reading for StatisticsWithin {
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, StoreStatistics)>, Failure> {
-        let mut select = Fragment::new("WITH reached AS (SELECT id, source, image_count, tags, octet_length(text) + octet_length(metadata::text) AS bytes \
-             FROM context.entries WHERE owner_id = ");
+        let mut select = Fragment::new(
+            "WITH reached AS (SELECT id, source, image_count, tags, octet_length(text) + octet_length(metadata::text) AS bytes \
+             FROM context.entries WHERE owner_id = ",
+        );
         select.bind(Bind::text(owner.as_str())).push(" AND ").append(within("thread_id", &self.threads));
         select.push(
             ") SELECT o.revision, counts.* FROM context.owners AS o CROSS JOIN \

@@ -106,7 +106,8 @@ pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage,
     select.push(") AS artifacts, (SELECT coalesce(sum(octet_length(text) + octet_length(metadata)), 0) FROM entries WHERE owner = ");
     select.bind(Bind::Int(owner.owner)).push(") + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
     select.bind(Bind::Int(owner.owner));
-    select.push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) FROM artifact_versions ");
+    select
+        .push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) FROM artifact_versions ");
     select.push("WHERE owner = ").bind(Bind::Int(owner.owner)).push(") AS bytes");
     let sums = sql::query::<Sums>(conn, &select).map_err(store_error)?.pop().unwrap_or(Sums { artifacts: 0, bytes: 0 });
     let number = |n: i64| u64::try_from(n).unwrap_or(0);

@@ -2,7 +2,8 @@
 //! tests of the databases compare the oracle with. Everything panics on failure: it only runs in tests.
 
 use context_model::{
-    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, Operator, Scalar, Source, Tags, ThreadId, ThreadSet, Timestamp, fold,
+    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, Operator, Scalar, Source, Tags, ThreadId, ThreadSet, Timestamp,
+    fold,
 };
 use serde_json::{Value, json};
 

@@ -76,9 +76,13 @@ async fn guarded(storage: Storage) {
     }
     let metadata = format!("resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"", gateway.address);
     for tool in &tools {
-        for authorization in
-            [None, Some("Bearer nonsense".to_owned()), Some(format!("Bearer {unknown}")), Some(format!("Bearer {revoked}")), Some(expired.clone())]
-        {
+        for authorization in [
+            None,
+            Some("Bearer nonsense".to_owned()),
+            Some(format!("Bearer {unknown}")),
+            Some(format!("Bearer {revoked}")),
+            Some(expired.clone()),
+        ] {
             let reply = gateway.call(tool, authorization.as_deref()).await;
             assert_eq!((reply.status, &reply.body), (401, &json!({ "error": REQUIRED })), "{tool} with {authorization:?}");
             assert!(reply.challenge.contains(&metadata), "{}", reply.challenge);

@@ -107,6 +107,10 @@ async fn a_message_beyond_the_limit_is_refused() {
     let mut client = client(&service).await;
     let status = client.store_context(entry(&"x".repeat(70 << 20))).await.unwrap_err();
     assert_eq!((status.code(), error_from_status(&status).reason.as_str()), (Code::ResourceExhausted, "REQUEST_TOO_LARGE"));
+    // The same in 70 kB, which are unpacked no further than that.
+    let mut packed = client.clone().send_compressed(CompressionEncoding::Gzip);
+    let status = packed.store_context(entry(&"x".repeat(70 << 20))).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     client.store_context(entry("small")).await.unwrap();
 }
 

@@ -60,7 +60,8 @@ async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
         let all = ["read", "write", "delete"];
         let (one, other) = (service.key("one", &all).await.text, service.key("other", &all).await.text);
         let store = |key: &str, text: String| service.post("/v1/contexts", entry(&text)).header("authorization", key).send();
-        let size = async |key: &str| service.get("/v1/statistics").header("authorization", key).send().await.json()["database_size_mb"].clone();
+        let size =
+            async |key: &str| service.get("/v1/statistics").header("authorization", key).send().await.json()["database_size_mb"].clone();
         let large = "word ".repeat(120_000);
         assert_eq!(store(&one, large.clone()).await.status, StatusCode::CREATED);
         let reply = store(&one, format!("{large}.")).await;

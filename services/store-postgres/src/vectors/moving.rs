@@ -1,12 +1,12 @@
 //! Moving to another model: its vectors are gathered in a set of their own, beside the set in use, which changes in one
 //! transaction when they are all there. The set before stays for a while, for services that still embed with its model.
 
-use context_store::{EmbeddingModel, MoveState, Moved};
+use context_store::{EmbeddingModel, MoveState, Moved, Once};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::SimpleAsyncConnection as _;
 
-use super::use_model::{Once, current, holds_any, lock, make, of_state};
+use super::use_model::{current, holds_any, lock, make, of_state};
 use super::{index, tables};
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};

@@ -98,9 +98,7 @@ impl Search<'_> {
     async fn estimate(&self, conn: &mut AsyncPgConnection) -> Result<f64, Failure> {
         let mut select = Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
         select.append(filter::compile(self.filter, self.owner.as_str(), self.indexed));
-        let plan = sql::explain(conn, &select).await?;
-        let rows = plan.first().and_then(|line| line.split("rows=").nth(1)).and_then(|rest| rest.split(' ').next());
-        Ok(rows.and_then(|rows| rows.parse().ok()).unwrap_or(0.0))
+        Ok(sql::expected_rows(conn, &select).await?)
     }
 
     /// What narrows `chunks AS c` to the set and the filter.

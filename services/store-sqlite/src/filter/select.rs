@@ -112,7 +112,10 @@ fn access(
     entries: i64,
 ) -> QueryResult<Access> {
     let ordered = ordered_index(filter, indexed);
-    let only_ordered = ordered.is_some() && filter.tags.is_none() && filter.within.is_none() && filter.conditions.len() + usize::from(filter.thread_id.is_some()) == 1;
+    let only_ordered = ordered.is_some()
+        && filter.tags.is_none()
+        && filter.within.is_none()
+        && filter.conditions.len() + usize::from(filter.thread_id.is_some()) == 1;
     if !only_ordered {
         let bound = probe_bound(page, entries);
         if let Candidates::All(rows) = candidates(conn, filter, owner, indexed, bound)? {

@@ -60,9 +60,18 @@ pub(crate) fn search(
 ) -> QueryResult<Found> {
     let Filter { within, thread_id: _, source: _, tags: _, content_type: _, conditions, created_from, created_to } = filter;
     // What the scope column does not answer.
-    let beyond_scope =
-        Filter { within: within.clone(), conditions: conditions.clone(), created_from: *created_from, created_to: *created_to, ..Filter::default() };
-    let reached = if conditions.is_empty() && within.is_none() { Candidates::Many } else { candidates(conn, &beyond_scope, owner, indexed, CANDIDATES)? };
+    let beyond_scope = Filter {
+        within: within.clone(),
+        conditions: conditions.clone(),
+        created_from: *created_from,
+        created_to: *created_to,
+        ..Filter::default()
+    };
+    let reached = if conditions.is_empty() && within.is_none() {
+        Candidates::Many
+    } else {
+        candidates(conn, &beyond_scope, owner, indexed, CANDIDATES)?
+    };
     let ranking = Ranking { filter, owner, cap: search.ranking_cap, joined: beyond_scope.count() > 0, reached };
     let (mut matches, mut capped, mut statement) = ranking.matches(conn, &search.query.query)?;
     let mut used_fallback = false;

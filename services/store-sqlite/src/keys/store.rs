@@ -2,9 +2,7 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{
-    AuditLine, Denial, KeyChange, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions,
-};
+use context_store::{AuditLine, Denial, KeyChange, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
 
 use super::{audit, erase, rows};
 use crate::failure::{Failure, store_error};

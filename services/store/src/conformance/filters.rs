@@ -1,6 +1,6 @@
 //! Filters on a few entries. That each database agrees with the in-memory meaning is the work of its property test.
 
-use context_model::{Comparison, Condition, ContentType, Filter, MetadataPath, Scalar, Source, ThreadId};
+use context_model::{Comparison, Condition, ContentType, Filter, MetadataPath, Scalar, Source, ThreadId, ThreadSet};
 use serde_json::json;
 
 use super::arrange::*;
@@ -26,7 +26,11 @@ pub async fn every_part_of_a_filter_must_hold(store: &dyn Store) {
         path: MetadataPath::parse("k").expect("a path"),
         comparison: Comparison::Eq { value: Scalar::Int(1), case_sensitive: true },
     };
+    let within = ThreadSet::from_shown(&["t*".to_owned(), "v".to_owned()]);
+    assert_eq!(found(store, Filter { within: within.clone(), ..Filter::default() }).await, ["b", "a"]);
+    assert_eq!(found(store, Filter { within: within.clone(), thread_id: thread("u"), ..Filter::default() }).await.len(), 0);
     let all_parts = Filter {
+        within,
         thread_id: thread("t"),
         source: Some(Source::Agent),
         tags: Some(tags(&["x"])),
