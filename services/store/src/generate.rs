@@ -1,6 +1,10 @@
 //! Random entries and filters whose values meet often enough for matches to be neither none nor all: what the property
 //! tests of the databases compare the oracle with. Everything panics on failure: it only runs in tests.
 
+mod content;
+
+pub use content::{OWNERS, fill};
+
 use context_model::{
     Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, Operator, Scalar, Source, Tags, ThreadId, ThreadSet, Timestamp,
     fold,

@@ -7,6 +7,7 @@
 pub mod conformance;
 pub mod generate;
 pub mod oracle;
+pub mod transfer;
 
 mod artifacts;
 mod error;

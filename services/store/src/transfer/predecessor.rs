@@ -1,0 +1,269 @@
+//! An mcp-context-server's database as the source of a migration: its entries become those of one owner.
+//!
+//! Versions 0.1 to 2.x number entries with integers, which are kept. Version 3 names them with UUIDs: they are numbered
+//! from 1 in the order of their creation, the UUID stays in the metadata under [`ID_KEY`], and the UUIDs in
+//! `references.context_ids` of the metadata become the new numbers. Each entry gets the one change that its creation would
+//! have made. Vectors are not taken over, because that server does not say precisely enough which model made them.
+
+mod convert;
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use super::place::{Head, Source, TransferError};
+use super::row::{Cell, Row};
+use super::table::Table;
+use super::{BATCH_BYTES, BATCH_ROWS};
+use crate::{EmbeddingModel, OwnerId};
+
+pub use convert::{ID_KEY, METADATA_KEY};
+
+/// How an old database names an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OldId {
+    /// A number.
+    Number(i64),
+    /// A UUID's 128 bits.
+    Uuid(u128),
+}
+
+impl OldId {
+    /// A UUID in hexadecimal, with or without hyphens.
+    #[must_use]
+    pub fn parse_uuid(text: &str) -> Option<Self> {
+        let hex: String = text.trim().chars().filter(|c| *c != '-').collect();
+        let is_hex = hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex.then(|| u128::from_str_radix(&hex, 16).ok()).flatten().map(Self::Uuid)
+    }
+}
+
+impl std::fmt::Display for OldId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Uuid(bits) => write!(f, "{bits:032x}"),
+        }
+    }
+}
+
+/// Where an entry stands in the order, and what reading it costs.
+#[derive(Debug, Clone, Copy)]
+pub struct Listed {
+    /// Its name.
+    pub id: OldId,
+    /// Bytes of its text and metadata.
+    pub bytes: u32,
+    /// Its images.
+    pub images: u32,
+}
+
+/// An entry as the old server stored it.
+#[derive(Debug, Clone, Default)]
+pub struct OldEntry {
+    /// Its thread.
+    pub thread_id: String,
+    /// `user` or `agent`.
+    pub source: String,
+    /// Its text.
+    pub text: String,
+    /// Its metadata, as JSON.
+    pub metadata: Option<String>,
+    /// Its summary.
+    pub summary: Option<String>,
+    /// When it was created, in microseconds; `None` when that cannot be read.
+    pub created_at: Option<i64>,
+    /// When it was changed.
+    pub updated_at: Option<i64>,
+    /// How often it was changed.
+    pub changes: i64,
+    /// Its tags.
+    pub tags: Vec<String>,
+}
+
+/// An image as the old server stored it.
+#[derive(Debug, Clone, Default)]
+pub struct OldImage {
+    /// Its bytes.
+    pub data: Vec<u8>,
+    /// Its type.
+    pub mime_type: String,
+    /// Its metadata, as JSON.
+    pub metadata: Option<String>,
+}
+
+/// Reads an old database, in one state from first to last.
+#[async_trait]
+pub trait OldDatabase: Send {
+    /// Where it is, without a password.
+    fn shown(&self) -> &str;
+
+    /// Every entry, in the order of their ids, or of their creation where the ids are UUIDs.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn list(&mut self) -> Result<Vec<Listed>, TransferError>;
+
+    /// These entries, in this order.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn entries(&mut self, ids: &[OldId]) -> Result<Vec<OldEntry>, TransferError>;
+
+    /// An entry's images, in order.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn images(&mut self, id: OldId) -> Result<Vec<OldImage>, TransferError>;
+}
+
+/// An old database as a source. Keeps in memory what each entry is called, about a hundred bytes.
+#[derive(Debug)]
+pub struct Predecessor<D> {
+    database: D,
+    owner: OwnerId,
+    listed: Vec<Listed>,
+    /// The new numbers of UUIDs.
+    numbers: HashMap<u128, i64>,
+}
+
+impl<D: OldDatabase> Predecessor<D> {
+    /// Lists the entries, which become those of `owner`.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    pub async fn open(mut database: D, owner: OwnerId) -> Result<Self, TransferError> {
+        let listed = database.list().await?;
+        let mut numbers = HashMap::new();
+        for (entry, number) in listed.iter().zip(1..) {
+            match entry.id {
+                OldId::Uuid(bits) => _ = numbers.insert(bits, number),
+                OldId::Number(id) if id < 1 => {
+                    return Err(TransferError::Refused(format!("the entry {id} of {} cannot be moved: ids begin at 1", database.shown())));
+                }
+                OldId::Number(_) => {}
+            }
+        }
+        Ok(Self { database, owner, listed, numbers })
+    }
+
+    fn number(&self, at: usize) -> i64 {
+        match self.listed[at].id {
+            OldId::Number(number) => number,
+            OldId::Uuid(_) => i64::try_from(at + 1).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// The place of the first entry whose number is greater than this one.
+    fn after(&self, number: i64) -> usize {
+        let (mut low, mut high) = (0, self.listed.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.number(middle) > number {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+
+    /// Some entries from a place on.
+    async fn some(&mut self, from: usize) -> Result<Vec<OldEntry>, TransferError> {
+        let mut bytes = 0;
+        let mut ids = Vec::new();
+        for entry in self.listed[from..].iter().take(BATCH_ROWS) {
+            if bytes >= BATCH_BYTES {
+                break;
+            }
+            bytes += usize::try_from(entry.bytes).unwrap_or(usize::MAX);
+            ids.push(entry.id);
+        }
+        if ids.is_empty() { Ok(Vec::new()) } else { self.database.entries(&ids).await }
+    }
+
+    async fn entries(&mut self, from: usize) -> Result<Vec<Row>, TransferError> {
+        let found = self.some(from).await?;
+        let row = |(entry, at): (OldEntry, usize)| {
+            let Listed { id, images, .. } = self.listed[at];
+            convert::entry(self.number(at), id, images, entry, &self.numbers)
+        };
+        Ok(found.into_iter().zip(from..).map(row).collect())
+    }
+
+    /// What the entries' creation would have written down. Revisions count them.
+    async fn changes(&mut self, from: usize) -> Result<Vec<Row>, TransferError> {
+        let found = self.some(from).await?;
+        let row = |(entry, at): (OldEntry, usize)| {
+            let revision = i64::try_from(at + 1).unwrap_or(i64::MAX);
+            convert::change(revision, self.number(at), &entry)
+        };
+        Ok(found.into_iter().zip(from..).map(row).collect())
+    }
+
+    /// The images of the next entry that has any.
+    async fn images(&mut self, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+        let (number, position) = (int(after.first()), int(after.get(1)));
+        // What was read before ended with an entry's last image.
+        let mut at = self.after(if after.is_empty() { 0 } else { number });
+        if !after.is_empty() && at > 0 && self.number(at - 1) == number && i64::from(self.listed[at - 1].images) > position + 1 {
+            at -= 1;
+        }
+        while self.listed.get(at).is_some_and(|entry| entry.images == 0) {
+            at += 1;
+        }
+        let Some(entry) = self.listed.get(at).copied() else { return Ok(Vec::new()) };
+        let id = self.number(at);
+        let images = self.database.images(entry.id).await?;
+        let rows = images.into_iter().zip(0..).map(|(image, position)| convert::image(id, position, image));
+        Ok(rows.filter(|row| after.is_empty() || (int(row.0.first()), int(row.0.get(1))) > (number, position)).collect())
+    }
+}
+
+fn int(cell: Option<&Cell>) -> i64 {
+    if let Some(Cell::Int(value)) = cell { *value } else { 0 }
+}
+
+#[async_trait]
+impl<D: OldDatabase> Source for Predecessor<D> {
+    fn shown(&self) -> &str {
+        self.database.shown()
+    }
+
+    fn holds(&self, table: &Table) -> bool {
+        matches!(table.name, "entries" | "images" | "changes")
+    }
+
+    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
+        Ok(None)
+    }
+
+    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
+        if after.is_some_and(|after| after.as_str() >= self.owner.as_str()) {
+            return Ok(Vec::new());
+        }
+        let revision = i64::try_from(self.listed.len()).unwrap_or(i64::MAX);
+        let next_id = self.listed.len().checked_sub(1).map_or(1, |last| self.number(last) + 1);
+        Ok(vec![Head { owner: self.owner.clone(), revision, next_id }])
+    }
+
+    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
+        Ok(match table.name {
+            "entries" | "changes" => self.listed.len() as u64,
+            "images" => self.listed.iter().map(|entry| u64::from(entry.images)).sum(),
+            _ => 0,
+        })
+    }
+
+    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+        if *owner != self.owner {
+            return Ok(Vec::new());
+        }
+        match table.name {
+            "entries" => self.entries(self.after(int(after.first()))).await,
+            "changes" => self.changes(usize::try_from(int(after.first())).unwrap_or(usize::MAX).min(self.listed.len())).await,
+            "images" => self.images(after).await,
+            _ => Ok(Vec::new()),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Copying, and comparing at the end.
+
+use sha2::{Digest as _, Sha256};
+
+use super::mark::{Mark, Position};
+use super::place::{Head, Source, Target, TransferError};
+use super::row::Cell;
+use super::table::{TABLES, Table};
+use super::verify::{Verified, verify};
+use crate::OwnerId;
+
+/// What a migration does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Copies rows.
+    Copy,
+    /// Reads both ends and compares them.
+    Verify,
+}
+
+/// Is told how far a migration is.
+pub trait Observer: Send {
+    /// So many rows of all are done.
+    fn progress(&mut self, phase: Phase, table: &'static str, done: u64, total: u64);
+
+    /// Something to know.
+    fn note(&mut self, sentence: &str);
+}
+
+/// What a migration did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Rows that this run copied; one that was interrupted copied the others.
+    pub copied: u64,
+    /// What both ends hold alike, owner by owner and table by table.
+    pub verified: Vec<Verified>,
+    /// Tables with rows that the target cannot hold, and how many rows they have.
+    pub left_behind: Vec<(&'static str, u64)>,
+}
+
+/// Copies everything from `source` into `target`, which is empty or what an interrupted migration from the same source
+/// left, and compares the two.
+///
+/// # Errors
+/// [`TransferError`]. What was copied stays, and the next call goes on from there.
+pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer: &mut dyn Observer) -> Result<Report, TransferError> {
+    let tables: Vec<&'static Table> = TABLES.iter().filter(|table| source.holds(table) && target.holds(table)).collect();
+    let mut left_behind = Vec::new();
+    for table in TABLES {
+        let lost = source.holds(table) && !target.holds(table);
+        let rows = if lost { source.count(table).await? } else { 0 };
+        if rows > 0 {
+            left_behind.push((table.name, rows));
+        }
+    }
+    let mut mark = Mark { from: source.shown().to_owned(), state: state(source).await?, at: None };
+    let (mut total, mut done) = (0, 0);
+    for table in &tables {
+        total += source.count(table).await?;
+    }
+    match target.mark().await? {
+        Some(text) => {
+            mark.at = resumed(&mark, &text, target.shown())?;
+            for table in &tables {
+                done += target.count(table).await?;
+            }
+            observer.note(&format!("goes on after {done} of {total} rows, where it was interrupted"));
+        }
+        None if target.is_empty().await? => {
+            let model = source.model().await?;
+            target.begin(model.as_ref(), &mark.to_text()).await?;
+        }
+        None => {
+            return Err(TransferError::Refused(format!(
+                "the target {} is not empty; a migration fills an empty database only: name another one",
+                target.shown()
+            )));
+        }
+    }
+    let mut copying = Copying { source, target, observer, mark, done, total, copied: 0 };
+    copying.owners(&tables).await?;
+    let Copying { source, target, observer, copied, .. } = copying;
+    let verified = verify(source, target, &tables, total, observer).await?;
+    target.finish().await?;
+    Ok(Report { copied, verified, left_behind })
+}
+
+/// A checksum of the owners and their revisions, which every change moves.
+async fn state(source: &mut dyn Source) -> Result<String, TransferError> {
+    let mut sum = Sha256::new();
+    let mut after: Option<OwnerId> = None;
+    loop {
+        let heads = source.owners(after.as_ref()).await?;
+        let Some(last) = heads.last() else { break };
+        after = Some(last.owner.clone());
+        for Head { owner, revision, next_id } in &heads {
+            sum.update(format!("{}\0{revision}\0{next_id}\0", owner.as_str()));
+        }
+    }
+    Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Where to go on, when it is this very migration that was interrupted.
+fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, TransferError> {
+    let refused = |what: String| Err(TransferError::Refused(what));
+    let Some(before) = Mark::parse(before) else {
+        return refused(format!("the target {target} is being filled by another version of this program; go on with that one"));
+    };
+    if before.from != now.from {
+        return refused(format!("the target {target} is half filled from {}; go on with that source, or name another target", before.from));
+    }
+    if before.state != now.state {
+        return refused(format!(
+            "the source {} has changed since the migration into {target} began; empty the target and start again, with nobody \
+             writing to the source",
+            now.from
+        ));
+    }
+    Ok(before.at)
+}
+
+struct Copying<'m> {
+    source: &'m mut dyn Source,
+    target: &'m mut dyn Target,
+    observer: &'m mut dyn Observer,
+    mark: Mark,
+    done: u64,
+    total: u64,
+    copied: u64,
+}
+
+impl Copying<'_> {
+    async fn owners(&mut self, tables: &[&'static Table]) -> Result<(), TransferError> {
+        // Everything up to here is there already.
+        let resume = self.mark.at.take();
+        let mut after = resume.as_ref().map(|at| OwnerId::new(at.owner.clone()));
+        if let Some(Position { owner, table: Some(table), after: key }) = resume {
+            let owner = OwnerId::new(owner);
+            let head = self.head(&owner).await?;
+            let from = tables.iter().position(|known| known.name == table).unwrap_or(0);
+            self.owner(&head, tables.get(from..).unwrap_or_default(), key).await?;
+        }
+        loop {
+            let heads = self.source.owners(after.as_ref()).await?;
+            let Some(last) = heads.last() else { return Ok(()) };
+            after = Some(last.owner.clone());
+            for head in &heads {
+                self.owner(head, tables, Vec::new()).await?;
+            }
+        }
+    }
+
+    /// The owner that was interrupted.
+    async fn head(&mut self, owner: &OwnerId) -> Result<Head, TransferError> {
+        let mut after: Option<OwnerId> = None;
+        loop {
+            let heads = self.source.owners(after.as_ref()).await?;
+            if let Some(head) = heads.iter().find(|head| head.owner == *owner) {
+                return Ok(head.clone());
+            }
+            let Some(last) = heads.last() else {
+                return Err(TransferError::Refused(format!("the source has no owner `{}` any more", owner.as_str())));
+            };
+            after = Some(last.owner.clone());
+        }
+    }
+
+    async fn owner(&mut self, head: &Head, tables: &[&'static Table], mut after: Vec<Cell>) -> Result<(), TransferError> {
+        for &table in tables {
+            self.table(&head.owner, table, std::mem::take(&mut after)).await?;
+        }
+        self.mark.at = Some(Position { owner: head.owner.as_str().to_owned(), table: None, after: Vec::new() });
+        self.target.close_owner(head, &self.mark.to_text()).await
+    }
+
+    async fn table(&mut self, owner: &OwnerId, table: &'static Table, after: Vec<Cell>) -> Result<(), TransferError> {
+        let mut batch = self.source.read(owner, table, &after).await?;
+        while let Some(last) = batch.last() {
+            let after = last.key(table);
+            self.mark.at = Some(Position { owner: owner.as_str().to_owned(), table: Some(table.name.to_owned()), after: after.clone() });
+            let mark = self.mark.to_text();
+            // One database reads while the other one writes.
+            let (written, next) = futures::join!(self.target.write(owner, table, &batch, &mark), self.source.read(owner, table, &after));
+            written?;
+            self.done += batch.len() as u64;
+            self.copied += batch.len() as u64;
+            self.observer.progress(Phase::Copy, table.name, self.done, self.total);
+            batch = next?;
+        }
+        Ok(())
+    }
+}
