@@ -16,4 +16,4 @@ mod table;
 mod tests;
 
 pub(crate) use search::{Found, search};
-pub(crate) use table::{Document, create_table, delete, insert, rebuild};
+pub(crate) use table::{Document, create_table, delete, forget, insert, rebuild};

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use context_model::MetadataPath;
 use context_store::StoreError;
+use context_store::transfer::{HALF_MOVED, MARK};
 use diesel::connection::SimpleConnection as _;
 use diesel::dsl::sql;
 use diesel::prelude::*;
@@ -13,11 +14,12 @@ use diesel::sql_types::Text;
 use diesel::sqlite::SqliteConnection;
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness as _, embed_migrations};
 
-use crate::config::Config;
+use crate::config::{Config, Started};
 use crate::connection::{self, APPLICATION_ID, ConnectError, WriterSettings, pragma_int};
 use crate::failure::{Kind, kind};
 use crate::filter;
 use crate::lock::{Holder, Lock, LockError};
+use crate::schema::meta;
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/sqlite");
 
@@ -50,11 +52,27 @@ pub enum OpenError {
     },
     /// The file is a database of something else. It was not touched.
     #[error(
-        "the database {} was not made by this service and was left untouched; name another file, or import it with \
-         `context-service migrate-data` (not yet in this version)",
+        "the database {} was not made by this service and was left untouched; name another file, or, if an mcp-context-server \
+         made it, import it with `context-service migrate-data --from sqlite://{} --to sqlite://<new file>`",
+        path.display(),
         path.display()
     )]
     Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A migration into it has not ended.
+    #[error("the database {} {HALF_MOVED}", path.display())]
+    HalfMoved {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The schema is not this program's, and the file is not to be written.
+    #[error(
+        "the database {} has an older schema; start `context-service` on it once, which brings it up to date, and stop it again",
+        path.display()
+    )]
+    Older {
         /// The file.
         path: PathBuf,
     },
@@ -168,6 +186,53 @@ pub(crate) fn open(config: &Config) -> Result<(Opened, SqliteConnection), OpenEr
     Ok((Opened { lock, settings, indexed }, conn))
 }
 
+/// Whose a file is that is only read.
+#[derive(Debug)]
+pub(crate) enum Readable {
+    /// Ours, and nobody else opens it while the lock is held.
+    Ours(Lock),
+    /// Something else's.
+    Foreign,
+}
+
+/// Opens a file that is there, to read it and nothing more.
+pub(crate) fn open_to_read(path: &Path) -> Result<(Readable, SqliteConnection), OpenError> {
+    let path = context_model::local::absolute(path);
+    std::fs::File::open(&path).map_err(|error| OpenError::Other { path: path.clone(), source: error.into() })?;
+    let driver = |e: diesel::result::Error| OpenError::from_driver(&path, e);
+    let mut conn = untouching(&path).map_err(|e| OpenError::from_driver(&path, e))?;
+    if pragma_int(&mut conn, "PRAGMA application_id").map_err(driver)? != i64::from(APPLICATION_ID) {
+        return Ok((Readable::Foreign, conn));
+    }
+    let lock = Lock::acquire(&path, Started::ByHand).map_err(|error| match error {
+        LockError::Held(holder) => OpenError::Held { path: path.clone(), holder },
+        LockError::Io(error) => OpenError::from_io(&path, error),
+    })?;
+    let found = pragma_int(&mut conn, "PRAGMA user_version").map_err(driver)?;
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::Newer { path, found, known: SCHEMA_VERSION });
+    }
+    if found < SCHEMA_VERSION {
+        return Err(OpenError::Older { path });
+    }
+    refuse_half_moved(&mut conn, &path)?;
+    Ok((Readable::Ours(lock), conn))
+}
+
+/// Refuses a database that a migration has begun to fill and not ended.
+pub(crate) fn refuse_half_moved(conn: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+    match mark(conn) {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(OpenError::HalfMoved { path: path.to_owned() }),
+        Err(error) => Err(OpenError::from_driver(path, error)),
+    }
+}
+
+/// What a migration that has not ended left.
+pub(crate) fn mark(conn: &mut SqliteConnection) -> QueryResult<Option<String>> {
+    meta::table.find(MARK).select(meta::value).get_result(conn).optional()
+}
+
 /// Makes the indexes of these metadata fields and drops those of other ones.
 fn keep_indexes(conn: &mut SqliteConnection, indexed: &[MetadataPath]) -> QueryResult<()> {
     let wanted: Vec<(String, String)> = indexed.iter().map(filter::index_statement).collect();
@@ -236,12 +301,18 @@ fn creation_was_cut_short(path: &Path) -> bool {
     read.is_ok() && header[..8] == [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7] && header[16..] == [0; 4]
 }
 
-fn look_inside(path: &Path) -> Result<(i64, i64), ConnectError> {
+/// A connection that cannot write, whatever the file is.
+fn untouching(path: &Path) -> Result<SqliteConnection, ConnectError> {
     let text = path.to_str().ok_or(ConnectError::Path)?;
     // https://www.sqlite.org/uri.html: these three would end the path.
     let escaped = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let mut conn = SqliteConnection::establish(&format!("file://{escaped}?mode=ro"))?;
-    conn.batch_execute("PRAGMA busy_timeout = 1000")?;
+    conn.batch_execute("PRAGMA busy_timeout = 1000; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY")?;
+    Ok(conn)
+}
+
+fn look_inside(path: &Path) -> Result<(i64, i64), ConnectError> {
+    let mut conn = untouching(path)?;
     Ok((pragma_int(&mut conn, "PRAGMA application_id")?, pragma_int(&mut conn, "SELECT count(*) FROM sqlite_schema")?))
 }
 

@@ -1,6 +1,7 @@
 //! SQL put together at run time: text with `?` for every value, and the values.
 
 use diesel::QueryResult;
+use diesel::connection::DefaultLoadingMode;
 use diesel::deserialize::QueryableByName;
 use diesel::prelude::*;
 use diesel::query_builder::BoxedSqlQuery;
@@ -77,6 +78,17 @@ where
     Row: QueryableByName<Sqlite> + 'static,
 {
     boxed(fragment).load(conn)
+}
+
+/// The rows of a query as they are read.
+pub(crate) fn each<'c, Row>(
+    conn: &'c mut SqliteConnection,
+    fragment: &'c Fragment,
+) -> QueryResult<impl Iterator<Item = QueryResult<Row>> + 'c>
+where
+    Row: QueryableByName<Sqlite> + 'static,
+{
+    boxed(fragment).load_iter::<Row, DefaultLoadingMode>(conn)
 }
 
 fn boxed(fragment: &Fragment) -> BoxedSqlQuery<'_, Sqlite, diesel::query_builder::SqlQuery> {

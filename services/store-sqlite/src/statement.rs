@@ -8,7 +8,7 @@
 use diesel::QueryResult;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Binary, Text};
 use diesel::sqlite::{Sqlite, SqliteConnection};
 
 /// A value of a prepared statement.
@@ -16,12 +16,14 @@ use diesel::sqlite::{Sqlite, SqliteConnection};
 pub(crate) enum Value<'v> {
     Int(i64),
     Text(&'v str),
+    Blob(&'v [u8]),
+    Null,
 }
 
-/// A statement of fixed text. Its `?` are the values in order; it has no other question mark.
+/// A statement of which there are few texts. Its `?` are the values in order; it has no other question mark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Prepared<'v> {
-    pub sql: &'static str,
+    pub sql: &'v str,
     pub values: &'v [Value<'v>],
 }
 
@@ -33,6 +35,8 @@ impl QueryFragment<Sqlite> for Prepared<'_> {
             match value {
                 Value::Int(int) => out.push_bind_param::<BigInt, _>(int)?,
                 Value::Text(text) => out.push_bind_param::<Text, _>(*text)?,
+                Value::Blob(bytes) => out.push_bind_param::<Binary, _>(*bytes)?,
+                Value::Null => out.push_sql("NULL"),
             }
             out.push_sql(part);
         }

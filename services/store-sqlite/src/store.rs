@@ -82,6 +82,7 @@ impl SqliteStore {
         let language = Language::parse(&config.language).unwrap_or(Language::Unstemmed);
         let (opened, mut conn) = open::open(&config)?;
         let path = opened.settings.path.clone();
+        open::refuse_half_moved(&mut conn, &path)?;
         if fts::rebuild(&mut conn, language).map_err(|e| OpenError::from_store(&path, store_error(e)))? {
             tracing::info!(language = language.name(), "The full-text index is made for this language");
         }

@@ -134,6 +134,14 @@ macro_rules! runs {
 
 runs!(Insert<'_>, Delete);
 
+/// Makes the next [`rebuild`] index every entry.
+///
+/// # Errors
+/// The database's.
+pub(crate) fn forget(conn: &mut SqliteConnection) -> QueryResult<()> {
+    diesel::delete(meta::table.find(MADE_WITH)).execute(conn).map(drop)
+}
+
 /// Indexes every entry again when the tables were made for another language or by another analyzer, and says whether
 /// it did. To be called with the writing connection, outside a transaction, before anybody searches.
 ///
@@ -148,7 +156,7 @@ pub(crate) fn rebuild(conn: &mut SqliteConnection, language: Language) -> QueryR
     if made_with.as_deref() == Some(&*wanted) {
         return Ok(false);
     }
-    conn.immediate_transaction(|conn| diesel::delete(meta::table.find(MADE_WITH)).execute(conn))?;
+    conn.immediate_transaction(forget)?;
     for owner in owners::table.select(owners::owner).order(owners::owner).load::<i64>(conn)? {
         conn.immediate_transaction(|conn| {
             conn.batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;

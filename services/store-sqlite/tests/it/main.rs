@@ -6,4 +6,6 @@ mod conformance;
 mod full_disk;
 mod groups;
 mod opening;
+mod predecessor;
+mod transfer;
 mod vectors;

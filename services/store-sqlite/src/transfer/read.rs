@@ -1,0 +1,169 @@
+//! Reading rows of any table.
+
+use context_store::transfer::{BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, OWNERS_AT_ONCE, Row, Slots, Table};
+use context_store::{EmbeddingModel, OwnerId, StoreError};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+
+use crate::failure::{store_error, unreadable};
+use crate::owners::id_of_row;
+use crate::schema::{embedding_sets, owners};
+use crate::sql::{self, Bind, Fragment};
+
+#[derive(QueryableByName)]
+struct Loaded {
+    #[diesel(sql_type = Nullable<BigInt>)]
+    i0: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    i1: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    i2: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    i3: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    i4: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    t0: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    t1: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    t2: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    t3: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    t4: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    t5: Option<String>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    b0: Option<Vec<u8>>,
+}
+
+impl Loaded {
+    fn into_row(self, table: &Table) -> Result<Row, StoreError> {
+        let Self { i0, i1, i2, i3, i4, t0, t1, t2, t3, t4, t5, b0 } = self;
+        let slots = Slots { ints: [i0, i1, i2, i3, i4], texts: [t0, t1, t2, t3, t4, t5], bytes: b0 };
+        slots.into_row(table).ok_or_else(|| unreadable(table.name, None))
+    }
+}
+
+/// Whether an entry's id is kept as a row id in this column.
+pub(super) fn is_row_id(table: &Table, column: &Column) -> bool {
+    matches!(table.name, "entries" | "images" | "chunks") && column.name == "id"
+}
+
+fn expression(table: &Table, column: &Column) -> String {
+    if is_row_id(table, column) { "row_id".to_owned() } else { format!("\"{}\"", column.name) }
+}
+
+/// The model in use and the number of its set.
+pub(super) fn model(conn: &mut SqliteConnection) -> QueryResult<Option<(i64, EmbeddingModel)>> {
+    let found: Option<(i64, String, i64)> = embedding_sets::table
+        .filter(embedding_sets::current.eq(1))
+        .select((embedding_sets::set_id, embedding_sets::model, embedding_sets::dimensions))
+        .get_result(conn)
+        .optional()?;
+    let model = |(set, identity, dimensions): (i64, String, i64)| {
+        (set, EmbeddingModel { identity, dimensions: u32::try_from(dimensions).unwrap_or(0) })
+    };
+    Ok(found.map(model))
+}
+
+/// The owner's number.
+pub(super) fn number(conn: &mut SqliteConnection, owner: &OwnerId) -> QueryResult<Option<i64>> {
+    owners::table.filter(owners::owner_id.eq(owner.as_str())).select(owners::owner).get_result(conn).optional()
+}
+
+/// Owners by name.
+pub(super) fn owners(conn: &mut SqliteConnection, after: Option<&OwnerId>) -> QueryResult<Vec<Head>> {
+    let rows: Vec<(String, i64, i64)> = owners::table
+        .filter(owners::owner_id.gt(after.map_or("", OwnerId::as_str)))
+        .order(owners::owner_id)
+        .limit(i64::try_from(OWNERS_AT_ONCE).unwrap_or(i64::MAX))
+        .select((owners::owner_id, owners::revision, owners::next_id))
+        .load(conn)?;
+    let head = |(owner, revision, next_id)| Head { owner: OwnerId::new(owner), revision, next_id };
+    Ok(rows.into_iter().map(head).collect())
+}
+
+/// Rows of all owners.
+pub(super) fn count(conn: &mut SqliteConnection, table: &Table) -> Result<u64, StoreError> {
+    #[derive(QueryableByName)]
+    struct Count {
+        #[diesel(sql_type = BigInt)]
+        rows: i64,
+    }
+    let mut count = Fragment::new(format!("SELECT count(*) AS rows FROM \"{}\"", table.name));
+    if table.name == "chunks" {
+        let set = model(conn).map_err(store_error)?.map_or(0, |(set, _)| set);
+        count.push(" WHERE set_id = ").bind(Bind::Int(set));
+    }
+    let rows: Vec<Count> = sql::query(conn, &count).map_err(store_error)?;
+    Ok(rows.first().and_then(|count| u64::try_from(count.rows).ok()).unwrap_or(0))
+}
+
+/// The owner's rows after this key.
+pub(super) fn rows(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, StoreError> {
+    let Some(owner) = number(conn, owner).map_err(store_error)? else { return Ok(Vec::new()) };
+    let mut select = Fragment::new("SELECT ");
+    select.push(&table.select_list(|column| expression(table, column), |_| "NULL"));
+    match table.name {
+        "entries" | "chunks" => {
+            select.push(if table.name == "chunks" { " FROM chunks JOIN vectors USING (chunk_id)" } else { " FROM entries" });
+            select.push(" WHERE row_id >= ").bind(Bind::Int(owner << 40));
+            select.push(" AND row_id < ").bind(Bind::Int((owner + 1) << 40));
+            if table.name == "chunks" {
+                let set = model(conn).map_err(store_error)?.map_or(0, |(set, _)| set);
+                select.push(" AND set_id = ").bind(Bind::Int(set));
+            }
+        }
+        "denials" => {
+            // They have no key of their own.
+            select.push(
+                " FROM (SELECT *, row_number() OVER (PARTITION BY at, key_id, operation, reason, attempts) AS copy FROM denials \
+                 WHERE owner = ",
+            );
+            select.bind(Bind::Int(owner)).push(") WHERE 1");
+        }
+        name => {
+            select.push(&format!(" FROM \"{name}\" WHERE owner = ")).bind(Bind::Int(owner));
+        }
+    }
+    let keys: Vec<String> = table.key_columns().iter().map(|column| expression(table, column)).collect();
+    let keys = keys.join(", ");
+    if !after.is_empty() {
+        select.push(&format!(" AND ({keys}) > ("));
+        for (at, (cell, column)) in after.iter().zip(table.key_columns()).enumerate() {
+            select.push(if at == 0 { "" } else { ", " });
+            select.bind(match cell {
+                Cell::Int(id) if is_row_id(table, column) => Bind::Int(owner << 40 | id),
+                Cell::Int(value) => Bind::Int(*value),
+                Cell::Text(text) => Bind::Text(text.clone()),
+                Cell::Null | Cell::List(_) | Cell::Bytes(_) => return Err(unreadable("place of a migration", None)),
+            });
+        }
+        select.push(")");
+    }
+    select.push(&format!(" ORDER BY {keys} LIMIT {BATCH_ROWS}"));
+    load(conn, table, &select)
+}
+
+/// Stops reading when the rows are many bytes.
+fn load(conn: &mut SqliteConnection, table: &'static Table, select: &Fragment) -> Result<Vec<Row>, StoreError> {
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for loaded in sql::each::<Loaded>(conn, select).map_err(store_error)? {
+        let mut row = loaded.map_err(store_error)?.into_row(table)?;
+        for (cell, column) in row.0.iter_mut().zip(table.columns) {
+            if let Cell::Int(value) = cell
+                && is_row_id(table, column)
+            {
+                *value = id_of_row(*value);
+            }
+        }
+        bytes += row.size();
+        rows.push(row);
+        if bytes >= BATCH_BYTES {
+            break;
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,73 @@
+//! A database file that is read.
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use context_store::transfer::predecessor::Predecessor;
+use context_store::transfer::{Cell, Head, Row, Source, Table, TransferError};
+use context_store::{EmbeddingModel, OwnerId};
+use diesel::connection::SimpleConnection as _;
+
+use super::predecessor::OldFile;
+use super::{Worker, read};
+use crate::lock::Lock;
+use crate::open::{self, Readable};
+
+/// A database of this service, read in one transaction. Nobody else opens it in the meantime.
+pub struct SqliteSource {
+    worker: Worker,
+    _lock: Lock,
+}
+
+impl SqliteSource {
+    /// Opens the file: one of this service, or one of an mcp-context-server, whose entries become those of `owner`.
+    ///
+    /// # Errors
+    /// [`TransferError`], a sentence for whoever named the file.
+    pub async fn open(path: PathBuf, owner: OwnerId) -> Result<Box<dyn Source>, TransferError> {
+        crate::tokenizer::register();
+        let path = context_model::local::absolute(&path);
+        let shown = path.clone();
+        let opened = tokio::task::spawn_blocking(move || open::open_to_read(&path)).await;
+        let (readable, mut conn) = opened.map_err(|error| TransferError::database(&shown.display().to_string(), error))??;
+        begin(&mut conn, &shown)?;
+        let worker = Worker::new(conn, &shown);
+        match readable {
+            Readable::Ours(lock) => Ok(Box::new(Self { worker, _lock: lock })),
+            Readable::Foreign => Ok(Box::new(Predecessor::open(OldFile::open(worker, &shown).await?, owner).await?)),
+        }
+    }
+}
+
+fn begin(conn: &mut diesel::sqlite::SqliteConnection, path: &Path) -> Result<(), TransferError> {
+    conn.batch_execute("BEGIN").map_err(|error| TransferError::database(&path.display().to_string(), error))
+}
+
+#[async_trait]
+impl Source for SqliteSource {
+    fn shown(&self) -> &str {
+        &self.worker.shown
+    }
+
+    fn holds(&self, _: &Table) -> bool {
+        true
+    }
+
+    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
+        Ok(self.worker.run(read::model).await?.map(|(_, model)| model))
+    }
+
+    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
+        let after = after.cloned();
+        self.worker.run(move |conn| read::owners(conn, after.as_ref())).await
+    }
+
+    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
+        self.worker.run(move |conn| read::count(conn, table)).await
+    }
+
+    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+        let (owner, after) = (owner.clone(), after.to_vec());
+        self.worker.run(move |conn| read::rows(conn, &owner, table, &after)).await
+    }
+}

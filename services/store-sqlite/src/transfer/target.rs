@@ -1,0 +1,141 @@
+//! A database file that is filled.
+
+use async_trait::async_trait;
+use context_store::transfer::{Cell, Head, MARK, Row, Source, Table, Target, TransferError};
+use context_store::{BoxError, EmbeddingModel, OwnerId};
+use context_text::Language;
+use diesel::connection::SimpleConnection as _;
+use diesel::prelude::*;
+
+use super::{Worker, read, write};
+use crate::config::Config;
+use crate::fts;
+use crate::lock::Lock;
+use crate::open;
+use crate::schema::{embedding_sets, meta, owners};
+
+/// A database of this service that a migration fills. Nobody else opens it in the meantime.
+pub struct SqliteTarget {
+    worker: Worker,
+    language: Language,
+    _lock: Lock,
+}
+
+impl SqliteTarget {
+    /// Opens the file, which is created when it is missing.
+    ///
+    /// # Errors
+    /// [`TransferError`], a sentence for whoever named the file.
+    pub async fn open(config: Config) -> Result<Self, TransferError> {
+        crate::tokenizer::register();
+        let language = Language::parse(&config.language).unwrap_or(Language::Unstemmed);
+        let shown = config.path.display().to_string();
+        let opened = tokio::task::spawn_blocking(move || open::open(&config)).await;
+        let (opened, conn) = opened.map_err(|error| TransferError::database(&shown, error))??;
+        Ok(Self { worker: Worker::new(conn, &opened.settings.path), language, _lock: opened.lock })
+    }
+
+    /// Runs `work` in a transaction that keeps the mark.
+    async fn write_marked(
+        &mut self,
+        mark: &str,
+        work: impl FnOnce(&mut SqliteConnection) -> Result<(), BoxError> + Send + 'static,
+    ) -> Result<(), TransferError> {
+        let mark = mark.to_owned();
+        let transaction = move |conn: &mut SqliteConnection| {
+            conn.batch_execute("BEGIN IMMEDIATE")?;
+            let done = work(conn).and_then(|()| {
+                diesel::replace_into(meta::table).values((meta::key.eq(MARK), meta::value.eq(mark))).execute(conn)?;
+                Ok(conn.batch_execute("COMMIT")?)
+            });
+            if done.is_err() {
+                // SQLite may have ended the transaction itself.
+                let _ = conn.batch_execute("ROLLBACK");
+            }
+            done
+        };
+        self.worker.run(transaction).await
+    }
+}
+
+#[async_trait]
+impl Source for SqliteTarget {
+    fn shown(&self) -> &str {
+        &self.worker.shown
+    }
+
+    fn holds(&self, _: &Table) -> bool {
+        true
+    }
+
+    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
+        Ok(self.worker.run(read::model).await?.map(|(_, model)| model))
+    }
+
+    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
+        let after = after.cloned();
+        self.worker.run(move |conn| read::owners(conn, after.as_ref())).await
+    }
+
+    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
+        self.worker.run(move |conn| read::count(conn, table)).await
+    }
+
+    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+        let (owner, after) = (owner.clone(), after.to_vec());
+        self.worker.run(move |conn| read::rows(conn, &owner, table, &after)).await
+    }
+}
+
+#[async_trait]
+impl Target for SqliteTarget {
+    async fn mark(&mut self) -> Result<Option<String>, TransferError> {
+        self.worker.run(open::mark).await
+    }
+
+    async fn is_empty(&mut self) -> Result<bool, TransferError> {
+        self.worker.run(|conn| Ok::<_, diesel::result::Error>(owners::table.count().get_result::<i64>(conn)? == 0)).await
+    }
+
+    async fn begin(&mut self, model: Option<&EmbeddingModel>, mark: &str) -> Result<(), TransferError> {
+        let model = model.cloned();
+        self.write_marked(mark, move |conn| {
+            // The full-text index is made at the end.
+            fts::forget(conn)?;
+            diesel::delete(embedding_sets::table).execute(conn)?;
+            if let Some(EmbeddingModel { identity, dimensions }) = model {
+                diesel::insert_into(embedding_sets::table)
+                    .values((
+                        embedding_sets::set_id.eq(write::SET),
+                        embedding_sets::model.eq(identity),
+                        embedding_sets::dimensions.eq(i64::from(dimensions)),
+                        embedding_sets::current.eq(1),
+                    ))
+                    .execute(conn)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn write(&mut self, owner: &OwnerId, table: &'static Table, rows: &[Row], mark: &str) -> Result<(), TransferError> {
+        let (owner, rows) = (owner.clone(), rows.to_vec());
+        self.write_marked(mark, move |conn| write::rows(conn, &owner, table, &rows)).await
+    }
+
+    async fn close_owner(&mut self, head: &Head, mark: &str) -> Result<(), TransferError> {
+        let head = head.clone();
+        self.write_marked(mark, move |conn| write::close_owner(conn, &head)).await
+    }
+
+    async fn finish(&mut self) -> Result<(), TransferError> {
+        let language = self.language;
+        self.worker
+            .run(move |conn| {
+                fts::rebuild(conn, language)?;
+                conn.immediate_transaction(|conn| diesel::delete(meta::table.find(MARK)).execute(conn))?;
+                conn.batch_execute("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")
+            })
+            .await
+    }
+}

@@ -1,0 +1,234 @@
+//! Moving a database into another file.
+
+use std::path::{Path, PathBuf};
+
+use context_store::generate::fill;
+use context_store::transfer::{Cell, Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate};
+use context_store::{EmbeddingModel, OwnerId, Store as _};
+use context_store_sqlite::{Config, OpenError, SqliteSource, SqliteStore, SqliteTarget};
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+use diesel::sqlite::SqliteConnection;
+
+use crate::arrange::{entry, found, store_batch};
+
+struct Silent;
+
+impl Observer for Silent {
+    fn progress(&mut self, _: Phase, _: &'static str, _: u64, _: u64) {}
+
+    fn note(&mut self, _: &str) {}
+}
+
+async fn source(path: &Path) -> Result<Box<dyn Source>, TransferError> {
+    SqliteSource::open(path.to_owned(), OwnerId::default()).await
+}
+
+async fn target(path: &Path) -> Result<SqliteTarget, TransferError> {
+    SqliteTarget::open(Config::new(path)).await
+}
+
+async fn moved(from: &Path, to: &Path) -> Result<Report, TransferError> {
+    let (mut source, mut target) = (source(from).await?, target(to).await?);
+    migrate(source.as_mut(), &mut target, &mut Silent).await
+}
+
+/// A file with some of everything.
+async fn filled(directory: &Path, entries: usize) -> PathBuf {
+    let path = directory.join("from.db");
+    let store = SqliteStore::open(Config::new(&path)).unwrap();
+    fill(&store, 1, entries).await;
+    store.close().await;
+    path
+}
+
+/// Every row of every table but the full-text indexes, as text. Chunks are numbered in the order they came.
+fn content(path: &Path) -> Vec<String> {
+    #[derive(QueryableByName)]
+    struct Line {
+        #[diesel(sql_type = Text)]
+        line: String,
+    }
+    let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    let mut lines =
+        |sql: String| diesel::sql_query(sql).load::<Line>(&mut conn).unwrap().into_iter().map(|row| row.line).collect::<Vec<_>>();
+    let tables = lines(
+        "SELECT t.name || ':' || (SELECT group_concat('quote(\"' || c.name || '\")', ' || char(10) || ') FROM pragma_table_info(t.name) c \
+         WHERE c.name <> 'chunk_id') AS line FROM sqlite_schema t WHERE t.type = 'table' AND t.name NOT LIKE 'fts\\_%' ESCAPE '\\' \
+         AND t.name NOT LIKE '\\_\\_%' ESCAPE '\\' AND t.name NOT LIKE 'sqlite%' ORDER BY 1"
+            .to_owned(),
+    );
+    let mut all = Vec::new();
+    for table in tables {
+        let (name, columns) = table.split_once(':').unwrap();
+        all.extend(lines(format!("SELECT '{name} ' || {columns} AS line FROM \"{name}\" ORDER BY 1")));
+    }
+    all
+}
+
+fn tables(content: &[String]) -> Vec<&str> {
+    let mut names: Vec<&str> = content.iter().filter_map(|line| line.split(' ').next()).collect();
+    names.dedup();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_arrives_and_is_as_writes_would_have_made_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = filled(directory.path(), 600).await;
+    let to = directory.path().join("to.db");
+    let report = moved(&from, &to).await.unwrap();
+    assert_eq!(report.left_behind, []);
+    let (before, after) = (content(&from), content(&to));
+    for table in TABLES {
+        assert!(tables(&before).contains(&table.name), "the test has rows of {}", table.name);
+        assert!(report.verified.iter().any(|found| found.table == table.name && found.rows > 0), "{}", table.name);
+    }
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before, after);
+    }
+    assert_eq!(before.len(), after.len());
+    let (from, to) = (SqliteStore::open(Config::new(&from)).unwrap(), SqliteStore::open(Config::new(&to)).unwrap());
+    for words in ["running", "数据", "straße foo_bar", "decided agents remember"] {
+        // In which order they come depends on what was deleted from an index before.
+        let (mut before, mut after) = (found(&from, "english", words).await, found(&to, "english", words).await);
+        before.sort();
+        after.sort();
+        assert_eq!(before, after, "{words}");
+        assert!(!after.is_empty(), "{words}");
+    }
+    // It goes on as if nothing had happened.
+    let (one, other) = (store_batch(&from, [entry("next")]).await, store_batch(&to, [entry("next")]).await);
+    assert_eq!(one, other);
+    from.close().await;
+    to.close().await;
+}
+
+/// Fails after some writes, as a process that is killed does.
+struct Interrupted<'t> {
+    target: &'t mut SqliteTarget,
+    writes: usize,
+}
+
+#[async_trait::async_trait]
+impl Source for Interrupted<'_> {
+    fn shown(&self) -> &str {
+        self.target.shown()
+    }
+
+    fn holds(&self, table: &Table) -> bool {
+        self.target.holds(table)
+    }
+
+    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
+        self.target.model().await
+    }
+
+    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
+        self.target.owners(after).await
+    }
+
+    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
+        self.target.count(table).await
+    }
+
+    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+        self.target.read(owner, table, after).await
+    }
+}
+
+#[async_trait::async_trait]
+impl Target for Interrupted<'_> {
+    async fn mark(&mut self) -> Result<Option<String>, TransferError> {
+        self.target.mark().await
+    }
+
+    async fn is_empty(&mut self) -> Result<bool, TransferError> {
+        self.target.is_empty().await
+    }
+
+    async fn begin(&mut self, model: Option<&EmbeddingModel>, mark: &str) -> Result<(), TransferError> {
+        self.target.begin(model, mark).await
+    }
+
+    async fn write(&mut self, owner: &OwnerId, table: &'static Table, rows: &[Row], mark: &str) -> Result<(), TransferError> {
+        if self.writes == 0 {
+            return Err(TransferError::database("test", "interrupted"));
+        }
+        self.writes -= 1;
+        self.target.write(owner, table, rows, mark).await
+    }
+
+    async fn close_owner(&mut self, head: &Head, mark: &str) -> Result<(), TransferError> {
+        self.target.close_owner(head, mark).await
+    }
+
+    async fn finish(&mut self) -> Result<(), TransferError> {
+        self.target.finish().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = filled(directory.path(), 700).await;
+    let (to, mut copied) = (directory.path().join("to.db"), 0);
+    let mut stops = 0;
+    let report = loop {
+        let (mut source, mut target) = (source(&from).await.unwrap(), target(&to).await.unwrap());
+        let mut interrupted = Interrupted { target: &mut target, writes: 1 };
+        match migrate(source.as_mut(), &mut interrupted, &mut Silent).await {
+            Ok(report) => break report,
+            Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
+        }
+        drop((source, target));
+        let refused = SqliteStore::open(Config::new(&to)).unwrap_err();
+        assert!(matches!(refused, OpenError::HalfMoved { .. }), "{refused}");
+        stops += 1;
+        copied += 1;
+        assert!(stops < 100, "it gets further each time");
+    };
+    assert!(stops > 10 && copied == stops && report.copied < 500, "{report:?}");
+    assert_eq!(content(&from), content(&to));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_is_not_empty_and_a_source_that_is_in_use_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = filled(directory.path(), 10).await;
+    let other = directory.path().join("other.db");
+    let store = SqliteStore::open(Config::new(&other)).unwrap();
+    store_batch(&store, [entry("mine")]).await;
+    let refused = moved(&other, &directory.path().join("new.db")).await.unwrap_err();
+    assert!(refused.to_string().contains("is held by process"), "{refused}");
+    assert!(!directory.path().join("new.db").exists(), "no target is made for a source that cannot be read");
+    store.close().await;
+    let before = content(&other);
+    let refused = moved(&from, &other).await.unwrap_err();
+    assert!(refused.to_string().contains("is not empty"), "{refused}");
+    assert_eq!(content(&other), before);
+    SqliteStore::open(Config::new(&other)).unwrap().close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_half_filled_target_takes_the_same_source_alone_and_only_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let from = filled(directory.path(), 20).await;
+    let to = directory.path().join("to.db");
+    {
+        let (mut source, mut target) = (source(&from).await.unwrap(), target(&to).await.unwrap());
+        let mut interrupted = Interrupted { target: &mut target, writes: 2 };
+        migrate(source.as_mut(), &mut interrupted, &mut Silent).await.unwrap_err();
+    }
+    let other = directory.path().join("other.db");
+    SqliteStore::open(Config::new(&other)).unwrap().close().await;
+    let refused = moved(&other, &to).await.unwrap_err();
+    assert!(refused.to_string().contains("is half filled from sqlite://"), "{refused}");
+    let refused = moved(&to, &directory.path().join("new.db")).await.unwrap_err();
+    assert!(refused.to_string().contains("is being filled by a migration that has not ended"), "{refused}");
+    let store = SqliteStore::open(Config::new(&from)).unwrap();
+    store_batch(&store, [entry("one more")]).await;
+    store.close().await;
+    let refused = moved(&from, &to).await.unwrap_err();
+    assert!(refused.to_string().contains("has changed since"), "{refused}");
+}
