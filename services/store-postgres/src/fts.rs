@@ -10,7 +10,7 @@ mod expression;
 mod language;
 mod rebuild;
 
-pub(crate) use document::Document;
+pub(crate) use document::{Document, Words};
 pub(crate) use expression::query;
 pub(crate) use language::Language;
 pub(crate) use rebuild::rebuild;

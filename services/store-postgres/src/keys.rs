@@ -4,3 +4,5 @@ mod audit;
 mod erase;
 mod rows;
 mod store;
+
+pub(crate) use erase::create as create_owner;

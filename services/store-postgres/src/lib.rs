@@ -42,6 +42,7 @@ mod target;
 mod threads;
 mod tls;
 mod transaction;
+mod transfer;
 mod update_entry;
 mod vectors;
 
@@ -50,3 +51,4 @@ pub use open::OpenError;
 pub use store::PostgresStore;
 pub use target::{Parts, Target, TargetError};
 pub use tls::TlsError;
+pub use transfer::{PostgresSource, PostgresTarget};

@@ -1,6 +1,9 @@
 //! Making a database ours: its schema, its migrations, its indexes, while other services may do the same.
 
+use std::time::Duration;
+
 use context_model::MetadataPath;
+use context_store::transfer::{HALF_MOVED, MARK};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Text};
 use diesel_async::SimpleAsyncConnection as _;
@@ -10,6 +13,7 @@ use crate::connection::{AsyncPgConnection, ConnectError, connect};
 use crate::filter;
 use crate::fts::Language;
 use crate::sql::{self, Bind, Fragment};
+use crate::target::Target;
 use crate::tls::{Tls, TlsError};
 use crate::vectors::make_tables;
 
@@ -59,6 +63,18 @@ pub enum OpenError {
     /// There is a schema `context` that is not ours. It was not touched.
     #[error("the database {shown} has a schema `context` that was not made by this service and was left untouched; use another database")]
     Foreign {
+        /// Host, port and database.
+        shown: String,
+    },
+    /// A migration into it has not ended.
+    #[error("the database {shown} {HALF_MOVED}")]
+    HalfMoved {
+        /// Host, port and database.
+        shown: String,
+    },
+    /// The schema is not this program's, and the database is not to be written.
+    #[error("the database {shown} has an older schema; start `context-service` on it once, which brings it up to date, and stop it again")]
+    Older {
         /// Host, port and database.
         shown: String,
     },
@@ -171,6 +187,64 @@ async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenEr
 pub(crate) async fn version(conn: &mut AsyncPgConnection) -> diesel::QueryResult<usize> {
     let found = count(conn, "SELECT coalesce(max(version), 0) AS value FROM context.schema_version").await?;
     Ok(usize::try_from(found).unwrap_or(usize::MAX))
+}
+
+/// Whose a database is that is only read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readable {
+    /// Ours, with this program's schema, and something in it.
+    Ours,
+    /// Something else's, or nobody's.
+    Foreign,
+}
+
+/// Connects to a database to read it and nothing more.
+pub(crate) async fn open_to_read(target: &Target, timeout: Duration) -> Result<(Readable, AsyncPgConnection), OpenError> {
+    let shown = target.shown();
+    let tls = Tls::new(target)?;
+    let mut conn = connect(target, &tls, timeout)
+        .await
+        .map_err(|error: ConnectError| OpenError::Connect { shown: shown.clone(), reason: error.to_string() })?;
+    let schema = |source: diesel::result::Error| OpenError::Schema { shown: shown.clone(), source: source.into() };
+    let ours = count(&mut conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
+        .await
+        .map_err(schema)?;
+    if ours == 0 {
+        return Ok((Readable::Foreign, conn));
+    }
+    let found = version(&mut conn).await.map_err(schema)?;
+    if found > SCHEMA_VERSION {
+        return Err(OpenError::Newer { shown, found, known: SCHEMA_VERSION });
+    }
+    // A service of ours may have been started beside the tables of something else.
+    if count(&mut conn, "SELECT count(*) AS value FROM context.owners").await.map_err(schema)? == 0 {
+        return Ok((Readable::Foreign, conn));
+    }
+    if found < SCHEMA_VERSION {
+        return Err(OpenError::Older { shown });
+    }
+    refuse_half_moved(&mut conn, &shown).await?;
+    Ok((Readable::Ours, conn))
+}
+
+/// Refuses a database that a migration has begun to fill and not ended.
+pub(crate) async fn refuse_half_moved(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {
+    match mark(conn).await {
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => Err(OpenError::HalfMoved { shown: shown.to_owned() }),
+        Err(error) => Err(OpenError::Schema { shown: shown.to_owned(), source: error.into() }),
+    }
+}
+
+/// What a migration that has not ended left.
+pub(crate) async fn mark(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Option<String>> {
+    #[derive(QueryableByName)]
+    struct Setting {
+        #[diesel(sql_type = Text)]
+        value: String,
+    }
+    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(MARK)]);
+    Ok(sql::query::<Setting>(conn, read).await?.into_iter().next().map(|row| row.value))
 }
 
 /// Search by meaning needs pgvector; everything else does without.

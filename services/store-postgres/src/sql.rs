@@ -35,6 +35,8 @@ pub(crate) enum Bind<'v> {
     OptionalTexts(Vec<Option<Cow<'v, str>>>),
     /// bigint[]
     Ints(Vec<i64>),
+    /// bigint[] with NULLs
+    OptionalInts(Vec<Option<i64>>),
     /// bytea[]
     ByteStrings(Vec<&'v [u8]>),
     /// vector
@@ -130,6 +132,7 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts)?,
                 Bind::OptionalTexts(texts) => out.push_bind_param::<Array<Nullable<Text>>, _>(texts)?,
                 Bind::Ints(ints) => out.push_bind_param::<Array<BigInt>, _>(ints)?,
+                Bind::OptionalInts(ints) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(ints)?,
                 Bind::ByteStrings(strings) => out.push_bind_param::<Array<Binary>, _>(strings)?,
                 Bind::Vector(vector) => out.push_bind_param::<Vector, _>(vector)?,
                 Bind::Vectors(vectors) => out.push_bind_param::<Array<Vector>, _>(vectors)?,

@@ -90,6 +90,7 @@ impl PostgresStore {
             shown: shown.clone(),
         };
         let mut lease = inner.pool.get().await.map_err(|failure| schema(StoreError::from(failure).into()))?;
+        open::refuse_half_moved(lease.conn(), &shown).await?;
         fts::rebuild(lease.conn(), &inner.language).await.map_err(|error| schema(error.into()))?;
         lease.give_back();
         Ok(Self { inner: Arc::new(inner) })

@@ -60,7 +60,7 @@ struct SetRow {
 }
 
 /// The set in use, if there is one.
-pub(super) async fn current(conn: &mut AsyncPgConnection) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
+pub(crate) async fn current(conn: &mut AsyncPgConnection) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
     of_state(conn, "current").await
 }
 
@@ -86,7 +86,7 @@ pub(super) async fn holds_any(conn: &mut AsyncPgConnection, set_id: i64) -> Resu
 }
 
 /// Makes a set.
-pub(super) async fn make(conn: &mut AsyncPgConnection, model: &EmbeddingModel, state: &'static str) -> Result<(), Failure> {
+pub(crate) async fn make(conn: &mut AsyncPgConnection, model: &EmbeddingModel, state: &'static str) -> Result<(), Failure> {
     // One that was made before, gathered in vain or retired, is not taken up again: entries changed since.
     let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
                    WHERE model = ? AND dimensions = ?";

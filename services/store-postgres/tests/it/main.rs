@@ -13,4 +13,5 @@ mod property;
 mod proxy;
 mod standby;
 mod tls;
+mod transfer;
 mod vectors;

@@ -1,0 +1,71 @@
+//! A database that is read.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use context_store::transfer::predecessor::Predecessor;
+use context_store::transfer::{Cell, Head, Row, Source, Table, TransferError};
+use context_store::{EmbeddingModel, OwnerId};
+use diesel_async::SimpleAsyncConnection as _;
+
+use super::predecessor::OldTables;
+use super::target::cause;
+use super::{Link, read};
+use crate::open::{self, Readable};
+use crate::target::Target;
+use crate::vectors::current_set;
+
+/// A database of this service, read in one snapshot.
+pub struct PostgresSource {
+    link: Link,
+}
+
+impl PostgresSource {
+    /// Connects to the database: one of this service, or one of an mcp-context-server, whose entries become those of
+    /// `owner`.
+    ///
+    /// # Errors
+    /// [`TransferError`], a sentence for whoever named the database.
+    pub async fn open(target: &Target, connect_timeout: Duration, owner: OwnerId) -> Result<Box<dyn Source>, TransferError> {
+        let (readable, conn) = open::open_to_read(target, connect_timeout).await?;
+        let mut link = Link::patient(conn, &target.shown()).await?;
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+        link.conn.batch_execute(begin).await.map_err(Link::failed(&link.shown))?;
+        match readable {
+            Readable::Ours => Ok(Box::new(Self { link })),
+            Readable::Foreign => Ok(Box::new(Predecessor::open(OldTables::open(link).await?, owner).await?)),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for PostgresSource {
+    fn shown(&self) -> &str {
+        &self.link.shown
+    }
+
+    fn holds(&self, table: &Table) -> bool {
+        self.link.holds(table)
+    }
+
+    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
+        let Link { conn, shown, .. } = &mut self.link;
+        let set = current_set(conn).await.map_err(cause).map_err(Link::failed(shown))?;
+        Ok(set.map(|(_, model)| model))
+    }
+
+    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
+        let Link { conn, shown, .. } = &mut self.link;
+        read::owners(conn, after).await.map_err(cause).map_err(Link::failed(shown))
+    }
+
+    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
+        let Link { conn, shown, .. } = &mut self.link;
+        read::count(conn, table).await.map_err(cause).map_err(Link::failed(shown))
+    }
+
+    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+        let Link { conn, shown, .. } = &mut self.link;
+        read::rows(conn, owner, table, after).await.map_err(cause).map_err(Link::failed(shown))
+    }
+}

@@ -1,0 +1,77 @@
+//! Vectors on their way are 32-bit floats, little-endian; pgvector's own form has them big-endian behind a header.
+
+use crate::connection::AsyncPgConnection;
+use context_store::OwnerId;
+use context_store::transfer::{Row, Table};
+use diesel::QueryableByName;
+use diesel::sql_types::BigInt;
+
+use crate::failure::{Failure, unreadable};
+use crate::sql::{self, Bind, Fragment};
+use crate::vectors::{VectorRef, current_set};
+
+/// Bytes before the floats: their number, and a zero.
+const HEADER: usize = 4;
+
+/// Whether the database keeps vectors: without pgvector there is no table for them.
+pub(super) async fn are_there(conn: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
+    #[derive(QueryableByName)]
+    struct There {
+        #[diesel(sql_type = BigInt)]
+        there: i64,
+    }
+    let there = "SELECT (to_regclass('context.chunks') IS NOT NULL)::int::bigint AS there";
+    let rows: Vec<There> = sql::query(conn, Fragment::prepared(there, Vec::new())).await?;
+    Ok(rows.first().is_some_and(|row| row.there == 1))
+}
+
+/// The set in use; 0, which no set is, when there is none.
+pub(super) async fn set(conn: &mut AsyncPgConnection) -> Result<i64, Failure> {
+    Ok(current_set(conn).await?.map_or(0, |(set, _)| set))
+}
+
+/// What `vector_send` gives, as it travels.
+pub(super) fn travelling(sent: &[u8]) -> Option<Vec<u8>> {
+    let (floats, rest) = sent.get(HEADER..)?.as_chunks::<4>();
+    rest.is_empty().then(|| floats.iter().flat_map(|float| f32::from_be_bytes(*float).to_le_bytes()).collect())
+}
+
+/// Writes rows of `chunks`. Those of another length than the model's are refused: the source is damaged.
+pub(super) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
+    let Some((set, model)) = current_set(conn).await? else { return Err(unreadable("model of vectors", None).into()) };
+    let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let (floats, rest) = row.bytes(table, "vector").as_chunks::<4>();
+        if !rest.is_empty() || u32::try_from(floats.len()) != Ok(model.dimensions) {
+            return Err(unreadable("vector", None).into());
+        }
+        vectors.push(floats.iter().map(|float| f32::from_le_bytes(*float)).collect());
+    }
+    let ints = |column: &'static str| Bind::ints(rows.iter().map(|row| row.int(table, column)));
+    let insert = "INSERT INTO context.chunks (owner_id, id, set_id, position, start_char, end_char, embedding) \
+                  SELECT ?, c.id, ?, c.position, c.start_char, c.end_char, c.embedding \
+                  FROM unnest(?, ?, ?, ?, ?) AS c(id, position, start_char, end_char, embedding)";
+    let binds = vec![
+        Bind::text(owner.as_str()),
+        Bind::Int(set),
+        ints("id"),
+        ints("position"),
+        ints("start_char"),
+        ints("end_char"),
+        Bind::Vectors(vectors.iter().map(|vector| VectorRef(vector)).collect()),
+    ];
+    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_keep_their_bits_and_damaged_ones_are_none() {
+        let sent = [&[0, 2, 0, 0][..], &1.5_f32.to_be_bytes(), &(-0.1_f32).to_be_bytes()].concat();
+        assert_eq!(travelling(&sent), Some([1.5_f32.to_le_bytes(), (-0.1_f32).to_le_bytes()].concat()));
+        assert_eq!((travelling(&sent[..5]), travelling(&sent[..3])), (None, None));
+    }
+}

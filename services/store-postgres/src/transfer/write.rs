@@ -1,0 +1,229 @@
+//! Writing rows of any table, and what is derived of them.
+
+use std::borrow::Cow;
+
+use crate::connection::AsyncPgConnection;
+use context_model::fold;
+use context_store::OwnerId;
+use context_store::transfer::{Cell, Column, Head, Kind, Row, Table, thread_parts};
+
+use super::vectors;
+use crate::entries::parse_metadata;
+use crate::failure::Failure;
+use crate::filter::folded_json;
+use crate::fts::{Document, Language, Words};
+use crate::keys;
+use crate::sql::{self, Bind, Fragment};
+use crate::threads::text_hash;
+
+/// Writes an owner's rows.
+pub(super) async fn rows(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+    language: &Language,
+) -> Result<(), Failure> {
+    keys::create_owner(conn, owner).await?;
+    match table.name {
+        "entries" => entries(conn, owner, table, rows, language).await,
+        "chunks" => vectors::write(conn, owner, table, rows).await,
+        "artifact_versions" => {
+            insert(conn, owner, table, rows, Vec::new()).await?;
+            artifact_texts(conn, owner, table, rows).await
+        }
+        _ => insert(conn, owner, table, rows, Vec::new()).await,
+    }
+}
+
+/// A column that only this database has: its name, how its value is made of the given one, and the given ones.
+struct Further<'v> {
+    name: &'static str,
+    expression: Fragment<'v>,
+    values: Bind<'v>,
+}
+
+/// Writes rows with one statement.
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+    further: Vec<Further<'_>>,
+) -> Result<(), Failure> {
+    let (mut names, mut given) = (Vec::new(), Vec::new());
+    let mut values = Fragment::new("");
+    let mut arrays = Vec::new();
+    for (at, column) in table.stored().enumerate() {
+        names.push(column.name);
+        given.push(format!("c{at}"));
+        values.push(", ").push(&expression(column, at));
+        arrays.push(array(column, at, rows));
+    }
+    for (at, Further { name, expression, values: array }) in further.into_iter().enumerate() {
+        names.push(name);
+        given.push(format!("f{at}"));
+        values.push(", ").append(expression);
+        arrays.push(array);
+    }
+    let mut insert = Fragment::new(format!("INSERT INTO context.{} (owner_id, {}) SELECT ", table.name, names.join(", ")));
+    insert.bind(Bind::text(owner.as_str())).append(values).push(" FROM unnest(");
+    for (at, array) in arrays.into_iter().enumerate() {
+        insert.push(if at == 0 { "" } else { ", " }).bind(array);
+    }
+    insert.push(&format!(") AS n({})", given.join(", ")));
+    sql::execute(conn, insert).await?;
+    Ok(())
+}
+
+/// A column's value made of the one in the array.
+fn expression(column: &Column, at: usize) -> String {
+    match column.kind {
+        Kind::Int | Kind::OptionalInt | Kind::Text | Kind::OptionalText | Kind::Bytes | Kind::Copy => format!("n.c{at}"),
+        Kind::Flag => format!("n.c{at} <> 0"),
+        Kind::Json | Kind::OptionalJson => format!("n.c{at}::json"),
+        // Arrays of arrays would all have to have one length.
+        Kind::List => {
+            format!(
+                "ARRAY(SELECT i.value FROM json_array_elements_text(n.c{at}::json) WITH ORDINALITY AS i(value, place) ORDER BY i.place)"
+            )
+        }
+    }
+}
+
+/// A column's values.
+fn array<'r>(column: &Column, at: usize, rows: &'r [Row]) -> Bind<'r> {
+    let cells = rows.iter().map(move |row| row.0.get(at).unwrap_or(&Cell::Null));
+    match column.kind {
+        Kind::Int | Kind::OptionalInt | Kind::Flag | Kind::Copy => {
+            Bind::OptionalInts(cells.map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None }).collect())
+        }
+        Kind::Bytes => Bind::ByteStrings(cells.map(|cell| if let Cell::Bytes(bytes) = cell { &bytes[..] } else { &[] }).collect()),
+        Kind::Text | Kind::OptionalText | Kind::Json | Kind::OptionalJson | Kind::List => {
+            let text = |cell: &'r Cell| match cell {
+                Cell::Text(text) => Some(Cow::Borrowed(text.as_str())),
+                Cell::List(items) => Some(Cow::Owned(serde_json::json!(items).to_string())),
+                Cell::Null | Cell::Int(_) | Cell::Bytes(_) => None,
+            };
+            Bind::OptionalTexts(cells.map(text).collect())
+        }
+    }
+}
+
+/// Entries with their words and tags, and what they add to their threads.
+async fn entries(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+    language: &Language,
+) -> Result<(), Failure> {
+    let (mut folded, mut words, mut cut) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        folded.push(Cow::Owned(folded_json(&parse_metadata(row.text(table, "metadata"))?)));
+        let document = Document::new(row.text(table, "text"), language);
+        cut.push(i64::from(document.cut));
+        words.push(Cow::Owned(match document.words {
+            Words::Lexemes(lexemes) => lexemes,
+            Words::Plain { configuration: _, words } => words,
+        }));
+    }
+    let vector = match language {
+        Language::Ours(_) => Fragment::new("n.f1::tsvector"),
+        Language::Server(configuration) => {
+            let mut call = Fragment::new("to_tsvector(");
+            call.bind(Bind::text(configuration)).push("::regconfig, n.f1)");
+            call
+        }
+    };
+    let further = vec![
+        Further { name: "metadata_folded", expression: Fragment::new("n.f0::jsonb"), values: Bind::Texts(folded) },
+        Further { name: "words", expression: vector, values: Bind::Texts(words) },
+        Further { name: "words_cut", expression: Fragment::new("n.f2 <> 0"), values: Bind::Ints(cut) },
+    ];
+    insert(conn, owner, table, rows, further).await?;
+    tags(conn, owner, table, rows).await?;
+    threads(conn, owner, table, rows).await
+}
+
+async fn tags(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
+    let (mut tags, mut ids) = (Vec::new(), Vec::new());
+    for row in rows {
+        for tag in row.list(table, "tags") {
+            tags.push(Cow::Borrowed(tag.as_str()));
+            ids.push(row.int(table, "id"));
+        }
+    }
+    let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, n.tag, n.id FROM unnest(?, ?) AS n(tag, id)";
+    let binds = vec![Bind::text(owner.as_str()), Bind::Texts(tags), Bind::Ints(ids)];
+    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
+}
+
+async fn threads(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
+    let parts = thread_parts(table, rows, text_hash);
+    let upsert = "INSERT INTO context.threads AS t (owner_id, thread_id, entry_count, user_count, agent_count, multimodal_count, \
+                  first_entry, last_entry, last_id, last_source, last_hash) \
+                  SELECT ?, n.* FROM unnest(?, ?, ?, ?, ?, ?, ?, ?, ?, ?) AS n \
+                  ON CONFLICT (owner_id, thread_id) DO UPDATE SET entry_count = t.entry_count + excluded.entry_count, \
+                  user_count = t.user_count + excluded.user_count, agent_count = t.agent_count + excluded.agent_count, \
+                  multimodal_count = t.multimodal_count + excluded.multimodal_count, \
+                  first_entry = least(t.first_entry, excluded.first_entry), (last_entry, last_id, last_source, last_hash) = \
+                  (SELECT w.* FROM (VALUES (t.last_entry, t.last_id, t.last_source, t.last_hash), \
+                  (excluded.last_entry, excluded.last_id, excluded.last_source, excluded.last_hash)) AS w \
+                  ORDER BY 1 DESC, 2 DESC LIMIT 1)";
+    let ints = |value: fn(&context_store::transfer::ThreadPart) -> i64| Bind::ints(parts.values().map(value));
+    let binds = vec![
+        Bind::text(owner.as_str()),
+        Bind::Texts(parts.keys().map(|name| Cow::Borrowed(*name)).collect()),
+        ints(|part| part.entries),
+        ints(|part| part.user),
+        ints(|part| part.agent),
+        ints(|part| part.multimodal),
+        ints(|part| part.first_entry),
+        ints(|part| part.last_entry),
+        ints(|part| part.last_id),
+        Bind::Texts(parts.values().map(|part| Cow::Borrowed(part.last_source.as_str())).collect()),
+        ints(|part| part.last_hash),
+    ];
+    sql::execute(conn, Fragment::prepared(upsert, binds)).await?;
+    Ok(())
+}
+
+/// The current versions' texts, folded for search.
+async fn artifact_texts(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
+    let texts = |column: &'static str| Bind::Texts(rows.iter().map(|row| Cow::Owned(fold(row.text(table, column)))).collect());
+    let insert = "INSERT INTO context.artifact_texts (owner_id, artifact_id, title, content) \
+                  SELECT a.owner_id, a.artifact_id, n.title, n.content FROM context.artifacts AS a, \
+                  unnest(?, ?, ?, ?) AS n(artifact_id, version, title, content) \
+                  WHERE a.owner_id = ? AND a.artifact_id = n.artifact_id AND a.version = n.version";
+    let binds = vec![
+        Bind::Texts(rows.iter().map(|row| Cow::Borrowed(row.text(table, "artifact_id"))).collect()),
+        Bind::ints(rows.iter().map(|row| row.int(table, "version"))),
+        texts("title"),
+        texts("content"),
+        Bind::text(owner.as_str()),
+    ];
+    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
+}
+
+/// Sets the owner's counters: those of the source, and those that its rows give.
+pub(super) async fn close_owner(conn: &mut AsyncPgConnection, head: &Head) -> Result<(), Failure> {
+    let Head { owner, revision, next_id } = head;
+    keys::create_owner(conn, owner).await?;
+    let owner = owner.as_str();
+    // An owner that never stored an entry has leased no ids.
+    if *next_id > 1 {
+        let ids = "INSERT INTO context.owner_ids (owner_id, next_id) VALUES (?, ?) \
+                   ON CONFLICT (owner_id) DO UPDATE SET next_id = excluded.next_id";
+        sql::execute(conn, Fragment::prepared(ids, vec![Bind::text(owner), Bind::Int(*next_id)])).await?;
+    }
+    let counts = "UPDATE context.owners AS o SET revision = ?, (entry_count, user_count, agent_count, multimodal_count, thread_count) = \
+                  (SELECT coalesce(sum(t.entry_count), 0)::bigint, coalesce(sum(t.user_count), 0)::bigint, coalesce(sum(t.agent_count), 0)::bigint, \
+                  coalesce(sum(t.multimodal_count), 0)::bigint, count(*) FROM context.threads AS t WHERE t.owner_id = ?), \
+                  image_count = (SELECT count(*) FROM context.images AS i WHERE i.owner_id = ?) WHERE o.owner_id = ?";
+    let binds = vec![Bind::Int(*revision), Bind::text(owner), Bind::text(owner), Bind::text(owner)];
+    sql::execute(conn, Fragment::prepared(counts, binds)).await?;
+    Ok(())
+}
