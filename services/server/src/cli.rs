@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine::Admin;
 use context_model::CreateApiKeyRequest;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
 
 /// The context service: the shared memory of agents, over gRPC and REST.
 ///
@@ -54,6 +54,8 @@ pub enum Command {
     /// Embed every entry with the configured model, which then takes the place of the one whose vectors the database holds;
     /// everything goes on meanwhile, and an interrupted run goes on where it was
     Reembed,
+    /// Move everything from one database into another one, which is empty; also what an mcp-context-server stored
+    MigrateData(MigrateData),
     /// Print the OpenAPI document
     Openapi,
     /// Print a completion script for a shell
@@ -67,6 +69,21 @@ pub enum Command {
     /// Print the page that lists every error reason
     #[command(hide = true)]
     ErrorDocs,
+}
+
+/// A migration.
+#[derive(Debug, Clone, Args)]
+pub struct MigrateData {
+    /// The database to read: sqlite://PATH, postgresql://USER:PASSWORD@HOST/DATABASE, or `sqlite` or `postgresql` for that
+    /// of the settings
+    #[arg(long, value_name = "DATABASE")]
+    pub from: Secret,
+    /// The empty database to fill, written likewise
+    #[arg(long, value_name = "DATABASE")]
+    pub to: Secret,
+    /// Whose the entries of an mcp-context-server become
+    #[arg(long, default_value = "default")]
+    pub owner: String,
 }
 
 /// What is done to keys.
@@ -159,6 +176,7 @@ impl Command {
             | Self::Ready
             | Self::FetchModel { .. }
             | Self::Reembed
+            | Self::MigrateData(_)
             | Self::Openapi
             | Self::Completions { .. }
             | Self::ConfigDocs

@@ -7,7 +7,9 @@ use clap::CommandFactory as _;
 use context_engine::{AUDIT_LINES, Admin};
 use context_service::cli::{Cli, Command};
 use context_service::config::Config;
-use context_service::{Started, administer, config, document, errors_page, examine, fetch_model, logging, ready, reembed, start};
+use context_service::{
+    Started, administer, config, document, errors_page, examine, fetch_model, logging, migrate_data, ready, reembed, start,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Threads that serve requests. The database has threads of its own, so that more would wait for work.
@@ -76,6 +78,15 @@ fn main() -> ExitCode {
                     eprintln!("{sentence}");
                     ExitCode::SUCCESS
                 }
+                Err(sentence) => {
+                    eprintln!("error: {sentence}");
+                    ExitCode::FAILURE
+                }
+            }
+        }),
+        Some(Command::MigrateData(migration)) => with_runtime(async {
+            match migrate_data(&cli.config, &migration).await {
+                Ok(report) => print(&report),
                 Err(sentence) => {
                     eprintln!("error: {sentence}");
                     ExitCode::FAILURE

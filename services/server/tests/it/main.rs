@@ -10,6 +10,7 @@ mod keys;
 mod lifecycle;
 mod limits;
 mod meaning;
+mod migrate_data;
 mod narrowed;
 mod owners;
 mod postgres;

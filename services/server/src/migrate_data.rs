@@ -1,0 +1,170 @@
+//! `context-service migrate-data`.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+
+use context_store::OwnerId;
+use context_store::transfer::{Observer, Phase, Report, Source, Target, migrate};
+use context_store_postgres::{PostgresSource, PostgresTarget};
+use context_store_sqlite::{SqliteSource, SqliteTarget};
+
+use crate::cli::MigrateData;
+use crate::config::Config;
+
+/// Cells of the progress bar.
+const BAR: u64 = 40;
+
+/// Moves everything, with a progress bar on a terminal, and gives what both databases hold alike at the end.
+///
+/// # Errors
+/// A sentence that says what went wrong. No password stands in it.
+pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<String, String> {
+    let owner = owner(&migration.owner)?;
+    let from = Place::parse(migration.from.reveal(), config).map_err(|why| format!("--from {why}"))?;
+    let to = Place::parse(migration.to.reveal(), config).map_err(|why| format!("--to {why}"))?;
+    if let (Place::Sqlite(from), Place::Sqlite(to)) = (&from, &to)
+        && same_file(from, to)
+    {
+        return Err(format!("--from and --to are the same file, {}", from.display()));
+    }
+    // The source first: when it cannot be read, no target is made.
+    let mut source = from.source(config, owner).await?;
+    let mut target = to.target(config).await?;
+    let mut shown = Progress { terminal: std::io::stderr().is_terminal(), last: None };
+    let outcome = migrate(source.as_mut(), target.as_mut(), &mut shown).await;
+    shown.end_line();
+    let report = outcome.map_err(|error| error.to_string())?;
+    Ok(page(&report, source.shown(), target.shown()))
+}
+
+fn owner(name: &str) -> Result<OwnerId, String> {
+    let name = name.trim();
+    if name.is_empty() || name.contains('\0') || name.chars().count() > 256 {
+        return Err("--owner must be a name of 1 to 256 characters".to_owned());
+    }
+    Ok(OwnerId::new(name))
+}
+
+fn same_file(one: &PathBuf, other: &PathBuf) -> bool {
+    match (std::fs::canonicalize(one), std::fs::canonicalize(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => one == other,
+    }
+}
+
+/// An end of the migration.
+enum Place {
+    Sqlite(PathBuf),
+    Postgres(Box<context_store_postgres::Config>),
+}
+
+impl Place {
+    fn parse(text: &str, config: &Config) -> Result<Self, String> {
+        let text = text.trim();
+        if text.starts_with("postgresql://") || text.starts_with("postgres://") {
+            let mut settings = config.postgres().map_err(|error| format!("needs usable POSTGRESQL_… settings: {error}"))?;
+            settings.target =
+                context_store_postgres::Target::parse(text).map_err(|error| format!("is no usable connection string: {error}"))?;
+            return Ok(Self::Postgres(Box::new(settings)));
+        }
+        match (text, text.strip_prefix("sqlite://")) {
+            ("sqlite", _) => Ok(Self::Sqlite(config.storage.db_path.clone())),
+            ("postgresql", _) => {
+                let settings = config.postgres().map_err(|error| format!("needs usable POSTGRESQL_… settings: {error}"))?;
+                Ok(Self::Postgres(Box::new(settings)))
+            }
+            (_, Some(path)) if !path.is_empty() => {
+                Ok(Self::Sqlite(context_model::local::absolute(&context_model::local::expand_home(path))))
+            }
+            _ => Err("must be sqlite://PATH (sqlite:///home/me/contexts.db), postgresql://USER:PASSWORD@HOST:5432/DATABASE, or \
+                      `sqlite` or `postgresql` for the database of the settings"
+                .to_owned()),
+        }
+    }
+
+    async fn source(self, config: &Config, owner: OwnerId) -> Result<Box<dyn Source>, String> {
+        let opened = match self {
+            Self::Sqlite(path) => SqliteSource::open(path, owner).await,
+            Self::Postgres(settings) => PostgresSource::open(&settings.target, config_timeout(config), owner).await,
+        };
+        opened.map_err(|error| error.to_string())
+    }
+
+    async fn target(self, config: &Config) -> Result<Box<dyn Target>, String> {
+        match self {
+            Self::Sqlite(path) => {
+                let mut settings = config.sqlite();
+                settings.path = path;
+                let target = SqliteTarget::open(settings).await.map_err(|error| error.to_string())?;
+                Ok(Box::new(target))
+            }
+            Self::Postgres(settings) => {
+                let target = PostgresTarget::open(&settings).await.map_err(|error| error.to_string())?;
+                Ok(Box::new(target))
+            }
+        }
+    }
+}
+
+const fn config_timeout(config: &Config) -> std::time::Duration {
+    std::time::Duration::from_millis(config.postgres.postgresql_connect_timeout_ms)
+}
+
+/// A bar on a terminal, a line for each tenth elsewhere.
+struct Progress {
+    terminal: bool,
+    last: Option<(Phase, &'static str, u64)>,
+}
+
+impl Progress {
+    fn end_line(&mut self) {
+        if self.terminal && self.last.take().is_some() {
+            eprintln!();
+        }
+    }
+}
+
+impl Observer for Progress {
+    fn progress(&mut self, phase: Phase, table: &'static str, done: u64, total: u64) {
+        let cells = if self.terminal { BAR } else { 10 };
+        let filled = (done * cells / total.max(1)).min(cells);
+        let does = match phase {
+            Phase::Copy => "copying",
+            Phase::Verify => "comparing",
+        };
+        // Nobody is left to tell when writing fails.
+        if self.terminal {
+            if self.last != Some((phase, table, filled)) {
+                let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
+                let _ = write!(std::io::stderr(), "\r{does:<9} {table:<17} [{bar:<40}] {done} of {total} rows");
+                self.last = Some((phase, table, filled));
+            }
+        } else if self.last.is_none_or(|(before, _, tenths)| before != phase || tenths != filled) {
+            let _ = writeln!(std::io::stderr(), "{does} {}% ({done} of {total} rows)", filled * 10);
+            self.last = Some((phase, table, filled));
+        }
+    }
+
+    fn note(&mut self, sentence: &str) {
+        self.end_line();
+        let _ = writeln!(std::io::stderr(), "{sentence}");
+    }
+}
+
+/// What both databases hold alike, a line for each owner and table.
+fn page(report: &Report, from: &str, to: &str) -> String {
+    let Report { copied, verified, left_behind } = report;
+    let mut page = format!("{:<20} {:<18} {:>10}  checksum\n", "owner", "table", "rows");
+    for found in verified {
+        // Nothing that a name holds is to reach the terminal as a command.
+        let owner = found.owner.as_str().escape_debug().to_string();
+        let _ = writeln!(page, "{owner:<20} {:<18} {:>10}  {}", found.table, found.rows, &found.checksum[..16]);
+    }
+    for (table, rows) in left_behind {
+        let _ = writeln!(page, "not moved: {rows} rows of {table}, which the target does not keep; a service makes them anew");
+    }
+    let rows: u64 = verified.iter().map(|found| found.rows).sum();
+    let _ = writeln!(page, "{to} holds what {from} holds: {rows} rows with equal checksums, {copied} of them copied by this run");
+    page
+}

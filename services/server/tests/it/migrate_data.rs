@@ -1,0 +1,105 @@
+//! `context-service migrate-data`, as a process that may be killed.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use context_store::Store as _;
+use context_store::generate::fill;
+use context_store_sqlite::{Config, SqliteStore};
+use context_test_postgres::TestDatabase;
+
+fn program(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_context-service"));
+    command
+        .env_clear()
+        .env("HOME", home)
+        .env("CONTEXT_LISTEN", "127.0.0.1:0")
+        .env("CONTEXT_SOCKET", home.join("context.sock"))
+        .stdin(Stdio::null());
+    command
+}
+
+fn migration(home: &Path, from: &str, to: &str) -> Command {
+    let mut command = program(home);
+    command.args(["migrate-data", "--from", from, "--to", to]);
+    command
+}
+
+/// Runs it to its end and gives exit code, stdout and stderr.
+fn run(command: &mut Command) -> (i32, String, String) {
+    let output = command.output().expect("the program runs");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+async fn filled(home: &Path, entries: usize) -> String {
+    let path = home.join("from.db");
+    let store = SqliteStore::open(Config::new(&path)).expect("the file opens");
+    fill(&store, 1, entries).await;
+    store.close().await;
+    format!("sqlite://{}", path.display())
+}
+
+/// Starts a migration, kills it when it has copied something, and looks at what a service and the next run make of that.
+fn killed_and_resumed(home: &Path, from: &str, to: &str, serve: &[String]) {
+    let mut child = migration(home, from, to).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
+    let line = lines.next().expect("it says how far it is").expect("a line");
+    assert!(line.starts_with("copying"), "{line}");
+    child.kill().expect("it is killed");
+    assert!(!child.wait().expect("it ends").success());
+
+    let (code, _, stderr) = run(program(home).args(serve));
+    assert!(code == 1 && stderr.contains("is being filled by a migration that has not ended"), "{stderr}");
+
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let (stdout, stderr) = loop {
+        let (code, stdout, stderr) = run(&mut migration(home, from, to));
+        if code == 0 {
+            break (stdout, stderr);
+        }
+        // A server notices a moment later that a process is gone.
+        assert!(stderr.contains("another migration") && std::time::Instant::now() < deadline, "{stderr}");
+    };
+    assert!(stderr.contains("goes on after"), "{stderr}");
+    assert!(stdout.contains("rows with equal checksums") && stdout.contains("artifact_versions"), "{stdout}");
+    let (code, _, stderr) = run(&mut migration(home, from, to));
+    assert!(code == 1 && stderr.contains("is not empty"), "{stderr}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_migration_into_sqlite_goes_on_with_the_same_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let from = filled(home, 1500).await;
+    let path = home.join("to.db");
+    let serve = [format!("--db-path={}", path.display())];
+    killed_and_resumed(home, &from, &format!("sqlite://{}", path.display()), &serve);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_migration_into_postgresql_goes_on_with_the_same_command() {
+    let Some(database) = TestDatabase::empty().await else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    let from = filled(home, 1500).await;
+    let serve = ["--storage-backend=postgresql".to_owned(), format!("--postgresql-connection-string={}", database.url())];
+    killed_and_resumed(home, &from, database.url(), &serve);
+}
+
+#[test]
+fn what_is_no_database_is_refused_without_repeating_a_password() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path();
+    for (from, to, words) in [
+        ("nonsense", "sqlite", "--from must be sqlite://PATH"),
+        ("sqlite:///missing/file.db", "sqlite", "/missing/file.db"),
+        ("postgresql://user:geheim@127.0.0.1:1/db", "sqlite", "127.0.0.1:1/db"),
+        ("postgresql://user:geheim@127.0.0.1:1/db?sslmode=geheim2", "sqlite", "sslmode"),
+        ("sqlite:///tmp/a.db", "sqlite:///tmp/a.db", "are the same file"),
+    ] {
+        let (code, _, stderr) = run(&mut migration(home, from, to));
+        assert!(code == 1 && stderr.contains(words) && !stderr.contains("geheim@"), "{stderr}");
+    }
+}
