@@ -68,20 +68,27 @@ impl Reading for Get {
 impl Get {
     fn statement<'v>(&self, owner: &'v OwnerId) -> Fragment<'v> {
         macro_rules! get {
-            ($text:literal) => {
+            ($text:literal, $ids:literal) => {
                 concat!(
                     "SELECT o.revision, NULL::bigint AS matches, NULL::float8 AS score, e.id, e.thread_id, e.source, e.image_count, \
                      e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text AS metadata, ",
                     $text,
-                    " FROM context.owners AS o LEFT JOIN context.entries AS e ON e.owner_id = o.owner_id AND e.id = ANY(?) \
-                     WHERE o.owner_id = ? ORDER BY e.created_at DESC, e.id DESC"
+                    " FROM context.owners AS o LEFT JOIN context.entries AS e ON e.owner_id = o.owner_id AND e.id = ",
+                    $ids,
+                    " WHERE o.owner_id = ? ORDER BY e.created_at DESC, e.id DESC"
                 )
             };
         }
-        let (ids, owner) = (Bind::ints(self.ids.iter().copied()), Bind::text(owner.as_str()));
-        match self.selection.text_chars {
-            None => Fragment::prepared(get!("e.text"), vec![ids, owner]),
-            Some(chars) => Fragment::prepared(get!("left(e.text, ?::int) AS text"), vec![Bind::Int(i64::from(chars)), ids, owner]),
+        let owner = Bind::text(owner.as_str());
+        let chars = self.selection.text_chars.map(|chars| Bind::Int(i64::from(chars)));
+        // For one id the server keeps a plan; for a list whose length it does not know it makes one each time.
+        match (chars, self.ids.as_slice()) {
+            (None, [id]) => Fragment::prepared(get!("e.text", "?"), vec![Bind::Int(*id), owner]),
+            (Some(chars), [id]) => Fragment::prepared(get!("left(e.text, ?::int) AS text", "?"), vec![chars, Bind::Int(*id), owner]),
+            (None, ids) => Fragment::prepared(get!("e.text", "ANY(?)"), vec![Bind::ints(ids.iter().copied()), owner]),
+            (Some(chars), ids) => {
+                Fragment::prepared(get!("left(e.text, ?::int) AS text", "ANY(?)"), vec![chars, Bind::ints(ids.iter().copied()), owner])
+            }
         }
     }
 }

@@ -122,6 +122,7 @@ pub(crate) async fn lock_or_create(
 ) -> Result<Vec<ThreadRow>, Failure> {
     if thread_ids.len() == 1 {
         // Most writes are to one thread that is there. The statement below would write a version of its row for nothing.
+        // And for single values the server keeps a plan; for lists, whose length it does not know, it makes one each time.
         let there = lock(conn, owner, thread_ids).await?;
         if !there.is_empty() {
             return Ok(there);
@@ -140,6 +141,10 @@ pub(crate) async fn lock_or_create(
 
 /// Locks those of these threads that exist, in order, and gives their rows.
 pub(crate) async fn lock(conn: &mut AsyncPgConnection, owner: &OwnerId, thread_ids: &[String]) -> Result<Vec<ThreadRow>, Failure> {
+    if let [thread_id] = thread_ids {
+        const ONE: &str = concat!("SELECT ", columns!(), " FROM context.threads WHERE owner_id = ? AND thread_id = ? FOR UPDATE");
+        return Ok(sql::query(conn, Fragment::prepared(ONE, vec![Bind::text(owner.as_str()), Bind::text(thread_id)])).await?);
+    }
     const SQL: &str =
         concat!("SELECT ", columns!(), " FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?) ORDER BY thread_id FOR UPDATE",);
     Ok(sql::query(conn, Fragment::prepared(SQL, vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)])).await?)
@@ -148,7 +153,24 @@ pub(crate) async fn lock(conn: &mut AsyncPgConnection, owner: &OwnerId, thread_i
 /// Writes rows that changed; threads without entries go.
 pub(crate) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &[&ThreadRow]) -> Result<(), Failure> {
     let (kept, gone): (Vec<&ThreadRow>, Vec<&ThreadRow>) = rows.iter().partition(|row| row.entry_count > 0);
-    if !kept.is_empty() {
+    if let [row] = kept.as_slice() {
+        let update = "UPDATE context.threads SET entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, first_entry = ?, \
+                      last_entry = ?, last_id = ?, last_source = ?, last_hash = ? WHERE owner_id = ? AND thread_id = ?";
+        let binds = vec![
+            Bind::Int(row.entry_count),
+            Bind::Int(row.user_count),
+            Bind::Int(row.agent_count),
+            Bind::Int(row.multimodal_count),
+            Bind::Int(row.first_entry),
+            Bind::Int(row.last_entry),
+            Bind::Int(row.last_id),
+            Bind::text(row.last_source.as_str()),
+            Bind::Int(row.last_hash),
+            Bind::text(owner.as_str()),
+            Bind::text(row.thread_id.as_str()),
+        ];
+        sql::send(conn, Fragment::prepared(update, binds)).await?;
+    } else if !kept.is_empty() {
         let ints = |value: fn(&ThreadRow) -> i64| Bind::ints(kept.iter().map(|row| value(row)));
         let update = "UPDATE context.threads AS t SET entry_count = n.entry_count, user_count = n.user_count, agent_count = n.agent_count, \
                       multimodal_count = n.multimodal_count, first_entry = n.first_entry, last_entry = n.last_entry, last_id = n.last_id, \

@@ -280,34 +280,49 @@ impl<'c> Transaction<'c> {
     {
         let Counts { entries, user, agent, multimodal, images, threads } = self.counts;
         let all = i64::try_from(all).unwrap_or(i64::MAX);
-        Fragment::prepared(
-            "WITH bumped AS (INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, multimodal_count, \
-             image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
-             revision = o.revision + excluded.revision, entry_count = o.entry_count + excluded.entry_count, \
-             user_count = o.user_count + excluded.user_count, agent_count = o.agent_count + excluded.agent_count, \
-             multimodal_count = o.multimodal_count + excluded.multimodal_count, image_count = o.image_count + excluded.image_count, \
-             thread_count = o.thread_count + excluded.thread_count RETURNING owner_id, revision), \
-             logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, key_id) \
-             SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
-             FROM bumped AS b CROSS JOIN unnest(?, ?, ?, ?, ?) WITH ORDINALITY AS c(operation, entity, id, thread_id, version, place)) \
-             SELECT revision FROM bumped",
-            vec![
-                Bind::text(self.owner.as_str()),
-                Bind::Int(all),
-                Bind::Int(entries),
-                Bind::Int(user),
-                Bind::Int(agent),
-                Bind::Int(multimodal),
-                Bind::Int(images),
-                Bind::Int(threads),
-                Bind::Int(all),
-                Bind::Int(self.now.micros()),
-                Bind::OptionalText(self.key_id.map(Into::into)),
-            ]
-            .into_iter()
-            .chain(columns(first))
-            .collect(),
-        )
+        macro_rules! bump {
+            ($changes:literal) => {
+                concat!(
+                    "WITH bumped AS (INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, \
+                     multimodal_count, image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
+                     revision = o.revision + excluded.revision, entry_count = o.entry_count + excluded.entry_count, \
+                     user_count = o.user_count + excluded.user_count, agent_count = o.agent_count + excluded.agent_count, \
+                     multimodal_count = o.multimodal_count + excluded.multimodal_count, image_count = o.image_count + excluded.image_count, \
+                     thread_count = o.thread_count + excluded.thread_count RETURNING owner_id, revision), \
+                     logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, \
+                     key_id) SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
+                     FROM bumped AS b CROSS JOIN ",
+                    $changes,
+                    " AS c(operation, entity, id, thread_id, version, place)) SELECT revision FROM bumped"
+                )
+            };
+        }
+        let mut binds = vec![
+            Bind::text(self.owner.as_str()),
+            Bind::Int(all),
+            Bind::Int(entries),
+            Bind::Int(user),
+            Bind::Int(agent),
+            Bind::Int(multimodal),
+            Bind::Int(images),
+            Bind::Int(threads),
+            Bind::Int(all),
+            Bind::Int(self.now.micros()),
+            Bind::OptionalText(self.key_id.map(Into::into)),
+        ];
+        // For single values the server keeps a plan, for lists it makes one each time.
+        if let [Change { operation, entity, version }] = first {
+            binds.extend([
+                Bind::text(operation.as_str()),
+                Bind::text(entity.kind()),
+                Bind::text(entity.id()),
+                Bind::OptionalText(entity.thread_id().map(Into::into)),
+                Bind::Int(*version),
+            ]);
+            return Fragment::prepared(bump!("(VALUES (?, ?, ?, ?, ?, 1))"), binds);
+        }
+        binds.extend(columns(first));
+        Fragment::prepared(bump!("unnest(?, ?, ?, ?, ?) WITH ORDINALITY"), binds)
     }
 
     /// Writes the changes beyond the first ones, the last of which has this revision.
