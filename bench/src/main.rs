@@ -49,8 +49,11 @@ struct Cli {
     #[arg(long)]
     million: bool,
     /// Only these parts
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Read, Part::Get, Part::Start])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Store, Part::Postgres, Part::Read, Part::Get, Part::Start])]
     only: Vec<Part>,
+    /// Also measure the store on this PostgreSQL server, where two databases are made and removed
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
     /// Rounds of each comparison
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
@@ -72,6 +75,8 @@ struct Cli {
 enum Part {
     /// Durable stores
     Store,
+    /// The store on PostgreSQL, with --postgres
+    Postgres,
     /// Searches, threads and statistics at each size
     Read,
     /// Gets by id
@@ -148,7 +153,10 @@ async fn run(cli: &Cli) -> Result<()> {
     if cli.only.contains(&Part::Store) {
         cases::store::run(&bench, &mut report).await?;
     }
-    if cli.only.iter().any(|part| *part != Part::Store) {
+    if let Some(url) = cli.postgres.as_deref().filter(|_| cli.only.contains(&Part::Postgres)) {
+        cases::postgres::run(&bench, &mut report, url).await?;
+    }
+    if cli.only.iter().any(|part| !matches!(part, Part::Store | Part::Postgres)) {
         read(cli, &bench, &mut report).await?;
     }
     bench.progress.done();

@@ -3,6 +3,7 @@
 pub mod get;
 mod lane;
 mod load;
+pub mod postgres;
 pub mod read;
 pub mod start;
 pub mod store;

@@ -2,5 +2,6 @@
 
 pub mod echo;
 pub mod hop;
+pub mod postgres;
 pub mod search;
 pub mod store;

@@ -1,0 +1,183 @@
+//! The floor of the server database: the statements of an operation on a plain connection of tokio-postgres, prepared
+//! beforehand, each waited for.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+use tokio_postgres::{Client, NoTls, Statement};
+
+use crate::Result;
+use crate::corpus::Entry;
+
+/// Rows of a page.
+pub const PAGE: i64 = 30;
+/// Matches that are ranked at most.
+pub const RANKING_CAP: i64 = 10_100;
+
+const COLUMNS: &str =
+    "e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text";
+
+/// A connection with its statements.
+pub struct RawClient {
+    client: Client,
+    lock: Statement,
+    new_thread: Statement,
+    entry: Statement,
+    thread: Statement,
+    bump: Statement,
+    get: Statement,
+    search: Statement,
+    full_text: Statement,
+}
+
+/// An entry with its columns ready to be bound: making them is not measured.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub entry: Entry,
+    metadata: String,
+    folded: String,
+    words: String,
+}
+
+impl Row {
+    /// Makes the columns. No word of the corpus has a stem or an upper-case letter.
+    pub fn new(entry: Entry) -> Self {
+        let mut positions: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (at, word) in entry.text.split([' ', '.']).filter(|word| !word.is_empty()).enumerate() {
+            positions.entry(word).or_default().push((at + 1).to_string());
+        }
+        let words: Vec<String> = positions.iter().map(|(word, at)| format!("'{word}':{}", at.join(","))).collect();
+        let metadata = Value::Object(entry.metadata.clone()).to_string();
+        Self { folded: metadata.to_lowercase(), metadata, words: words.join(" "), entry }
+    }
+}
+
+/// A connection, driven by the runtime it is made in.
+///
+/// # Errors
+/// When the server cannot be reached.
+pub async fn connect(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+impl RawClient {
+    /// Connects and prepares.
+    ///
+    /// # Errors
+    /// When the database is none of the service's.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let client = connect(url).await?;
+        let prepare = async |sql: &str| client.prepare(sql).await;
+        Ok(Self {
+            lock: prepare(
+                "SELECT entry_count, last_entry, last_id, last_source, last_hash FROM context.threads \
+                 WHERE owner_id = 'default' AND thread_id = $1 FOR UPDATE",
+            )
+            .await?,
+            new_thread: prepare("INSERT INTO context.threads VALUES ('default', $1, 0, 0, 0, 0, 0, 0, 0, '', 0)").await?,
+            entry: prepare(
+                "WITH tagged AS (INSERT INTO context.entry_tags (owner_id, tag, id) SELECT 'default', t.tag, $1 FROM unnest($2::text[]) AS t(tag)) \
+                 INSERT INTO context.entries (owner_id, id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, \
+                 metadata, metadata_folded, words_cut, text, words) \
+                 VALUES ('default', $1, $3, $4, 0, 1, $5, $5, $2, '', $6::text::json, $7::text::jsonb, false, $8, $9::text::tsvector)",
+            )
+            .await?,
+            thread: prepare(
+                "UPDATE context.threads SET entry_count = entry_count + 1, user_count = user_count + $2, agent_count = agent_count + 1 - $2, \
+                 first_entry = CASE WHEN entry_count = 0 THEN $3 ELSE first_entry END, last_entry = $3, last_id = $4, last_source = $5, \
+                 last_hash = $4 WHERE owner_id = 'default' AND thread_id = $1",
+            )
+            .await?,
+            bump: prepare(
+                "WITH bumped AS (UPDATE context.owners SET revision = revision + 1, entry_count = entry_count + 1, \
+                 user_count = user_count + $4, agent_count = agent_count + 1 - $4 WHERE owner_id = 'default' RETURNING revision) \
+                 INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version) \
+                 SELECT 'default', revision, $1, 'create', 'context', $2, $3, 1 FROM bumped RETURNING revision",
+            )
+            .await?,
+            get: prepare(&format!("SELECT {COLUMNS}, e.text FROM context.entries AS e WHERE e.owner_id = 'default' AND e.id = $1")).await?,
+            search: prepare(&format!(
+                "SELECT {COLUMNS}, left(e.text, 301) FROM context.entries AS e WHERE e.owner_id = 'default' \
+                 AND (left((e.metadata_folded ->> 'agent_name'::text), 200) COLLATE \"C\") = $1 \
+                 AND (left((e.metadata_folded ->> 'status'::text), 200) COLLATE \"C\") = $2 \
+                 ORDER BY e.created_at DESC, e.id DESC LIMIT {PAGE}"
+            ))
+            .await?,
+            full_text: prepare(&format!(
+                "SELECT {COLUMNS}, left(e.text, 301) FROM (SELECT id, ts_rank_cd(words, $1::text::tsquery, 1) AS score FROM \
+                 (SELECT id, words FROM context.entries WHERE owner_id = 'default' AND ARRAY[owner_id] @> ARRAY['default' COLLATE \"C\"] \
+                 AND words @@ $1::text::tsquery ORDER BY created_at DESC, id DESC LIMIT {RANKING_CAP}) AS m \
+                 ORDER BY score DESC, id DESC LIMIT {PAGE}) AS page JOIN context.entries AS e ON e.owner_id = 'default' AND e.id = page.id \
+                 ORDER BY page.score DESC, e.id DESC"
+            ))
+            .await?,
+            client,
+        })
+    }
+
+    /// Stores an entry: one transaction, which leaves the rows that the service leaves.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn store(&self, id: i64, row: &Row) -> Result<()> {
+        let Row { entry, metadata, folded, words } = row;
+        let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?;
+        let is_user = i64::from(entry.source == "user");
+        self.client.batch_execute("BEGIN").await?;
+        if self.client.query_opt(&self.lock, &[&entry.thread_id]).await?.is_none() {
+            self.client.execute(&self.new_thread, &[&entry.thread_id]).await?;
+        }
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
+            [&id, &entry.tags, &entry.thread_id, &entry.source, &now, metadata, folded, &entry.text, words];
+        self.client.execute(&self.entry, &values).await?;
+        self.client.execute(&self.thread, &[&entry.thread_id, &is_user, &now, &id, &entry.source]).await?;
+        self.client.query_one(&self.bump, &[&now, &id.to_string(), &entry.thread_id, &is_user]).await?;
+        Ok(self.client.batch_execute("COMMIT").await?)
+    }
+
+    /// Fetches an entry.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub async fn get(&self, id: i64) -> Result<Vec<i64>> {
+        Self::read(&[self.client.query_one(&self.get, &[&id]).await?])
+    }
+
+    /// The newest entries of an agent in a status.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn search(&self, agent: &str, status: &str) -> Result<Vec<i64>> {
+        Self::read(&self.client.query(&self.search, &[&agent, &status]).await?)
+    }
+
+    /// The best entries with all these words.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub async fn full_text(&self, words: &str) -> Result<Vec<i64>> {
+        let query: Vec<String> = words.split(' ').map(|word| format!("'{word}'")).collect();
+        Self::read(&self.client.query(&self.full_text, &[&query.join(" & ")]).await?)
+    }
+
+    /// Reads every column, and gives the ids.
+    fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
+        let mut ids = Vec::with_capacity(rows.len());
+        for row in rows {
+            let texts = [1, 2, 8, 9, 10].map(|column| row.try_get::<_, String>(column));
+            let numbers = [3, 4, 5, 6].map(|column| row.try_get::<_, i64>(column));
+            for text in texts {
+                std::hint::black_box(text?);
+            }
+            for number in numbers {
+                std::hint::black_box(number?);
+            }
+            std::hint::black_box(row.try_get::<_, Vec<String>>(7)?);
+            ids.push(row.try_get(0)?);
+        }
+        Ok(ids)
+    }
+}
