@@ -9,6 +9,7 @@ mod moving;
 mod pending;
 mod rank;
 mod search;
+mod sight;
 mod store;
 mod tables;
 mod types;

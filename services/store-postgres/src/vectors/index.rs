@@ -37,11 +37,21 @@ struct State {
     has_memory: bool,
 }
 
-/// Makes the index of a set when it is large enough and has none, and says whether it did. Writes and searches go on
-/// meanwhile.
-pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32) -> diesel::QueryResult<bool> {
+/// The state of a set's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// There is none yet.
+    None,
+    /// It can be used, and has about so many vectors.
+    There(i64),
+    /// It was made just now, over about so many.
+    Made(i64),
+}
+
+/// Makes the index of a set when it is large enough and has none. Writes and searches go on meanwhile.
+pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32) -> diesel::QueryResult<Kept> {
     if dimensions > MAX_DIMENSIONS {
-        return Ok(false);
+        return Ok(Kept::None);
     }
     let name = format!("{PREFIX}{set_id}");
     let state = "SELECT to_regclass(?) IS NOT NULL AS exists, \
@@ -52,12 +62,15 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     let binds = vec![Bind::text(name.as_str()), Bind::text(name.as_str()), Bind::text(MEMORY)];
     let Some(State { exists, valid, in_the_making, bytes, has_memory }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
     else {
-        return Ok(false);
+        return Ok(Kept::None);
     };
     // A row has its vector and some numbers.
     let vectors = bytes / (i64::from(dimensions) * 4 + 100);
-    if valid || in_the_making || vectors < INDEXED_FROM {
-        return Ok(false);
+    if valid {
+        return Ok(Kept::There(vectors));
+    }
+    if in_the_making || vectors < INDEXED_FROM {
+        return Ok(Kept::None);
     }
     if exists {
         // Somebody was interrupted while making it.
@@ -83,5 +96,5 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     conn.batch_execute("RESET statement_timeout; RESET maintenance_work_mem; RESET max_parallel_maintenance_workers").await?;
     made?;
     tracing::info!(set = set_id, seconds = started.elapsed().as_secs(), "The index of the vectors is made");
-    Ok(true)
+    Ok(Kept::Made(vectors))
 }

@@ -8,8 +8,8 @@ use context_store::{FtsSearch, OwnerId, Page, RankSearch, RankedByWords, Ranking
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable};
 
-use super::index;
 use super::search::{Search, SetState};
+use super::{index, sight};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::fts::Language;
@@ -35,6 +35,8 @@ struct State {
     #[diesel(sql_type = Bool)]
     indexed: bool,
     #[diesel(sql_type = BigInt)]
+    sight: i64,
+    #[diesel(sql_type = BigInt)]
     revision: i64,
     #[diesel(sql_type = BigInt)]
     entries: i64,
@@ -58,12 +60,12 @@ impl Reading for Rank {
             Some(semantic) => {
                 let state = state(conn, owner, semantic).await?;
                 ranking.revision = state.revision;
-                let State { set_id: Some(id), chunks, indexed, revision: _, entries } = state else {
+                let State { set_id: Some(id), chunks, indexed, sight, revision: _, entries } = state else {
                     commit(conn).await?;
                     return Ok(Some((state.revision, None)));
                 };
                 let dimensions = semantic.model.dimensions;
-                Some((semantic, SetState { id, dimensions, chunks, entries, indexed }))
+                Some((semantic, SetState { id, dimensions, chunks, entries, indexed, sight: u32::try_from(sight).unwrap_or(0) }))
             }
         };
         // By words first: the other search changes settings of the transaction.
@@ -94,13 +96,22 @@ async fn state(conn: &mut AsyncPgConnection, owner: &OwnerId, semantic: &Semanti
     let select = "SELECT s.set_id, coalesce((SELECT c.reltuples FROM pg_catalog.pg_class AS c WHERE c.oid = \
                   to_regclass('context.chunks')), 0)::bigint AS chunks, coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i \
                   WHERE i.indexrelid = to_regclass(? || s.set_id)), false) AS indexed, \
+                  coalesce((SELECT split_part(t.value, ' ', 1)::bigint FROM context.settings AS t WHERE t.key = ? || s.set_id), ?) AS sight, \
                   coalesce((SELECT o.revision FROM context.owners AS o WHERE o.owner_id = ?), 0) AS revision, \
                   coalesce((SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?), 0) AS entries \
                   FROM (SELECT (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ? AND state <> 'building') \
                   AS set_id) AS s";
     let owner = || Bind::text(owner.as_str());
     let model = &semantic.model;
-    let binds = vec![Bind::text(index::PREFIX), owner(), owner(), Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
+    let binds = vec![
+        Bind::text(index::PREFIX),
+        Bind::text(sight::KEY),
+        Bind::Int(sight::FIRST),
+        owner(),
+        owner(),
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+    ];
     let rows: Vec<State> = sql::query(conn, Fragment::prepared(select, binds)).await?;
     Ok(rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?)
 }

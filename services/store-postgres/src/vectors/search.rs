@@ -6,7 +6,6 @@ use context_model::{Filter, MetadataPath};
 use context_store::{OwnerId, RankedByMeaning};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Double};
-use diesel_async::SimpleAsyncConnection as _;
 
 use super::VectorRef;
 use super::index::{self, MAX_DIMENSIONS};
@@ -35,6 +34,8 @@ pub(super) struct SetState {
     pub entries: i64,
     /// Whether its index can be used.
     pub indexed: bool,
+    /// How many candidates the index must keep in sight for these vectors.
+    pub sight: u32,
 }
 
 pub(super) struct Search<'s> {
@@ -162,14 +163,15 @@ impl Search<'_> {
 
     /// For this transaction alone, so that it holds behind a pooler and spoils no other statement's plan.
     async fn settings(&self, conn: &mut AsyncPgConnection, wanted: u32, steps: f64) -> Result<(), Failure> {
-        let sight = wanted.clamp(SIGHT.0, SIGHT.1);
+        let sight = wanted.max(self.set.sight).clamp(SIGHT.0, SIGHT.1);
         let looked_at = (steps * 4.0).clamp(LOOKED_AT.0, LOOKED_AT.1);
         // Without sorting, the index is the only way to the order; that it is the better one was decided before.
         let set = format!(
             "SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {sight}; \
              SET LOCAL hnsw.max_scan_tuples = {looked_at:.0}; SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
         );
-        Ok(conn.batch_execute(&set).await?)
+        conn.send_batch(set).await;
+        Ok(())
     }
 
     fn nearest(&self, wanted: u32) -> Fragment<'_> {

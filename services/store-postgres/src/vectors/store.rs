@@ -11,11 +11,12 @@ use context_store::{
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
+use super::index::{self, Kept};
 use super::moving::{Begin, Finish, Sweep};
 use super::pending::{Add, Claim, of_place};
 use super::rank::Rank;
 use super::use_model::UseModel;
-use super::{index, use_model};
+use super::{sight, use_model};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::filter::within;
@@ -25,20 +26,22 @@ use crate::store::PostgresStore;
 use crate::transaction::Writing;
 
 impl PostgresStore {
-    /// Makes the index of the set in this state, where it is due.
+    /// Makes the index of the set in this state, where it is due, and finds how far searches must look.
     async fn look_after(&self, state: &'static str) -> Result<()> {
         let mut lease = self.inner.pool.get().await?;
         let conn = lease.conn();
         let kept = async {
-            match use_model::of_state(conn, state).await? {
-                Some((set_id, model)) => Ok::<bool, Failure>(index::keep(conn, set_id, model.dimensions).await?),
-                None => Ok(false),
+            let Some((set_id, model)) = use_model::of_state(conn, state).await? else { return Ok(Kept::None) };
+            let kept = index::keep(conn, set_id, model.dimensions).await?;
+            if let Kept::There(vectors) | Kept::Made(vectors) = kept {
+                sight::keep(conn, set_id, model.dimensions, vectors).await?;
             }
+            Ok::<Kept, Failure>(kept)
         };
         match kept.await {
-            Ok(false) => lease.give_back(),
+            Ok(Kept::None | Kept::There(_)) => lease.give_back(),
             // Making an index changed settings of the session.
-            Ok(true) => lease.discard(),
+            Ok(Kept::Made(_)) => lease.discard(),
             Err(failure) => {
                 lease.discard();
                 return Err(failure.into());

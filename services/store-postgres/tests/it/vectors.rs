@@ -151,7 +151,10 @@ async fn recall(store: &PostgresStore, owner: &str, vectors: &[Vec<f32>], filter
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nearest_are_found_whatever_share_of_the_entries_a_filter_leaves() {
-    let Some((_database, store, vectors)) = many().await else { return };
+    let Some((database, store, vectors)) = many().await else { return };
+    let sight = "SELECT value FROM context.settings WHERE key = 'vectors_sight_1'";
+    let sight: String = database.connect().await.query_one(sight, &[]).await.expect("it was found how far the index must look").get(0);
+    eprintln!("sight and vectors: {sight}");
     let (large, few) = vectors.split_at(ENTRIES);
     let mut found = vec![("everything", recall(&store, "default", large, &Filter::default(), 1).await)];
     for (tag, every) in SHARES {

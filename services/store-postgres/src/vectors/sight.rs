@@ -1,0 +1,104 @@
+//! How many candidates the index of a set must keep in sight (`hnsw.ef_search`), found by searching near some of the set's
+//! own vectors and measuring all of them besides. Vectors of some models and texts need many times more than others.
+
+use std::collections::HashMap;
+
+use diesel::QueryableByName;
+use diesel::sql_types::{Array, Text};
+use diesel_async::SimpleAsyncConnection as _;
+
+use super::index;
+use crate::connection::AsyncPgConnection;
+use crate::sql::{self, Bind, Fragment};
+
+/// Searches, and of how many of the nearest each is to find all. A query lies between two stored vectors, nearer to one: a
+/// stored vector itself is found too easily.
+const SAMPLE: i64 = 24;
+const NEAREST: i64 = 10;
+/// The share of them that must be found.
+const WANTED: f64 = 0.98;
+/// What is tried, in this order; the first is what a set has before.
+const STEPS: [u32; 4] = [100, 200, 400, 800];
+/// As many candidates as a search of ten takes from the index.
+const CANDIDATES: i64 = 96;
+/// The set is looked at again when it has grown by this.
+const GROWTH: i64 = 2;
+
+/// What a set has before it was looked at.
+pub(super) const FIRST: i64 = STEPS[0] as i64;
+/// Where it stands in `settings`, up to the set's number.
+pub(super) const KEY: &str = "vectors_sight_";
+
+#[derive(QueryableByName)]
+struct Value {
+    #[diesel(sql_type = Text)]
+    value: String,
+}
+
+/// Looks at a set of about so many vectors, unless that was done when it had more than half of them.
+pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vectors: i64) -> diesel::QueryResult<()> {
+    let key = format!("{KEY}{set_id}");
+    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(key.as_str())]);
+    let known = sql::query::<Value>(conn, read).await?.pop();
+    let looked_at = known.and_then(|row| row.value.split_once(' ')?.1.parse::<i64>().ok()).unwrap_or(0);
+    if looked_at > 0 && vectors < looked_at.saturating_mul(GROWTH) {
+        return Ok(());
+    }
+    // Exact searches read everything.
+    conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL jit = off")
+        .await?;
+    let found = measure(conn, set_id, dimensions, vectors).await;
+    conn.batch_execute("ROLLBACK").await?;
+    let (sight, recall) = found?;
+    tracing::info!(set = set_id, vectors, sight, recall, "Found how far the index of the vectors must look");
+    let write = "INSERT INTO context.settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    sql::execute(conn, Fragment::prepared(write, vec![Bind::text(key), Bind::text(format!("{sight} {vectors}"))])).await?;
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = Text)]
+    query: String,
+    #[diesel(sql_type = Array<Text>)]
+    nearest: Vec<String>,
+}
+
+/// The least sight that suffices, or the most there is, and the share that it finds.
+async fn measure(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vectors: i64) -> diesel::QueryResult<(u32, f64)> {
+    // Rows of a page are sampled together: of more pages than needed only some rows are taken.
+    let percent = (SAMPLE as f64 * 2_000.0 / vectors.max(1) as f64).clamp(0.01, 100.0);
+    let exact = Fragment::new(format!(
+        "WITH sample AS MATERIALIZED (SELECT c.embedding, row_number() OVER (ORDER BY random()) AS n FROM context.chunks AS c \
+         TABLESAMPLE SYSTEM ({percent}) WHERE c.set_id = {set_id} ORDER BY n LIMIT {SAMPLE} + 1), \
+         between AS MATERIALIZED (SELECT l2_normalize(a.embedding + a.embedding + b.embedding) AS query FROM sample AS a, sample AS b \
+         WHERE b.n = a.n + 1) \
+         SELECT q.query::text AS query, (SELECT array_agg(n.place) FROM (SELECT k.ctid::text AS place FROM context.chunks AS k \
+         WHERE k.set_id = {set_id} ORDER BY k.embedding <-> q.query LIMIT {NEAREST}) AS n) AS nearest FROM between AS q"
+    ));
+    let exact: Vec<Found> = sql::query(conn, exact).await?;
+    let queries: Vec<String> = exact.iter().map(|found| found.query.clone()).collect();
+    let exact: HashMap<String, Vec<String>> = exact.into_iter().map(|found| (found.query, found.nearest)).collect();
+    let all = exact.values().map(Vec::len).sum::<usize>().max(1);
+    let order = index::expression(dimensions);
+    let mut best = (STEPS[0], 1.0);
+    for sight in STEPS {
+        conn.batch_execute(&format!("SET LOCAL hnsw.ef_search = {sight}; SET LOCAL enable_sort = off")).await?;
+        let mut near = Fragment::new(format!(
+            "SELECT q.query, (SELECT array_agg(n.place) FROM (SELECT k.place FROM (SELECT k.ctid::text AS place, k.embedding \
+             FROM context.chunks AS k WHERE k.set_id = {set_id} ORDER BY k.{order} <-> q.query::vector::halfvec({dimensions}) \
+             LIMIT {CANDIDATES}) AS k ORDER BY k.embedding <-> q.query::vector LIMIT {NEAREST}) AS n) AS nearest FROM unnest("
+        ));
+        near.bind(Bind::texts(&queries)).push(") AS q(query)");
+        let near: Vec<Found> = sql::query(conn, near).await?;
+        let found = near.iter().map(|found| {
+            let expected = exact.get(&found.query).map(Vec::as_slice).unwrap_or_default();
+            expected.iter().filter(|place| found.nearest.contains(place)).count()
+        });
+        best = (sight, found.sum::<usize>() as f64 / all as f64);
+        if best.1 >= WANTED {
+            break;
+        }
+    }
+    Ok(best)
+}
