@@ -45,6 +45,8 @@ pub struct EngineConfig {
     pub hybrid: Switch,
     /// `HYBRID_RRF_K`, 1 to 1000.
     pub hybrid_rrf_k: u32,
+    /// What the words of an entry's neighbours weigh in hybrid search, 0 to 1 (`HYBRID_CONTEXT_WEIGHT`).
+    pub hybrid_context_weight: f64,
     /// `ENABLE_RERANKING`.
     pub reranking: Switch,
     /// Milliseconds after which results are given without reranking (`RERANK_TIMEOUT_MS`).
@@ -70,6 +72,7 @@ impl Default for EngineConfig {
             semantic: Switch::Auto,
             hybrid: Switch::Auto,
             hybrid_rrf_k: 60,
+            hybrid_context_weight: 0.4,
             reranking: Switch::Auto,
             rerank_timeout_ms: 2_000,
             on_embedding_failure: OnFailure::Degrade,

@@ -96,7 +96,8 @@ impl Engine {
             // A natural-language query must not demand all of its words: any of them, ranked.
             let parsed = context_text::parse(Mode::Match, query, &self.analyzer).ok().flatten();
             let parsed = parsed.map(|parsed| Parsed { query: parsed.loosest().clone(), fallback: None });
-            legs.fts = parsed.map(|query| FtsSearch { query, ranking_cap: self.config.fts_ranking_cap });
+            let (ranking_cap, context_weight) = (self.config.fts_ranking_cap, self.config.hybrid_context_weight);
+            legs.fts = parsed.map(|query| FtsSearch { query, ranking_cap, context_weight });
         }
         if wanted.semantic {
             match self.query_vector(query).await {

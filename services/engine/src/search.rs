@@ -86,7 +86,7 @@ impl Engine {
             return Ok(FtsSearchContextReply { revision: statistics.revision, ..reply });
         };
         let selection = self.selection(request.include_images, explain, if highlight { None } else { self.shown_chars() });
-        let search = FtsSearch { query: parsed.clone(), ranking_cap: self.config.fts_ranking_cap };
+        let search = FtsSearch { query: parsed.clone(), ranking_cap: self.config.fts_ranking_cap, context_weight: 0.0 };
         let found = self
             .store
             .fts_search(&caller.owner, search, filter, page, selection, Self::read(min_revision))

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use context_store::Neighbourhood;
+
 use crate::target::Target;
 
 /// How the database is reached and used.
@@ -10,6 +12,8 @@ pub struct Config {
     /// The language of stemming (`FTS_LANGUAGE`): a [`context_text::Language`]'s name, `simple`, or a text search
     /// configuration of the server.
     pub language: String,
+    /// Which entries help hybrid search to find those after them.
+    pub neighbourhood: Neighbourhood,
     /// Metadata fields with an index (`METADATA_INDEXED_FIELDS`), as dotted paths.
     pub indexed_fields: Vec<String>,
     /// Connections at most, at least 1.
@@ -38,6 +42,7 @@ impl Config {
         Self {
             target,
             language: "english".to_owned(),
+            neighbourhood: Neighbourhood::default(),
             indexed_fields: Vec::new(),
             pool_size: 16,
             queue: 4096,

@@ -1,7 +1,7 @@
 //! Deleting entries by criteria.
 
 use context_model::Source;
-use context_store::DeleteCriteria;
+use context_store::{DeleteCriteria, Neighbourhood};
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Text};
 
@@ -9,6 +9,7 @@ use crate::entries::parse_source;
 use crate::failure::Failure;
 use crate::filter::within;
 use crate::images;
+use crate::neighbours::{self, Places};
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::threads::Removed;
@@ -20,7 +21,10 @@ const ENTRIES_AT_ONCE: i64 = 1000;
 const THREADS_AT_ONCE: i64 = 500;
 
 /// Entries to delete.
-pub(crate) struct DeleteEntries(pub DeleteCriteria);
+pub(crate) struct DeleteEntries {
+    pub criteria: DeleteCriteria,
+    pub neighbourhood: Neighbourhood,
+}
 
 #[derive(QueryableByName)]
 struct Deleted {
@@ -33,6 +37,8 @@ struct Deleted {
     #[diesel(sql_type = BigInt)]
     image_count: i64,
     #[diesel(sql_type = BigInt)]
+    created_at: i64,
+    #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = Array<Text>)]
     tags: Vec<String>,
@@ -42,7 +48,7 @@ impl Writing for DeleteEntries {
     type Outcome = u64;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
-        let DeleteCriteria { within: _, ids, threads, source: _, created_before } = &self.0;
+        let DeleteCriteria { within: _, ids, threads, source: _, created_before } = &self.criteria;
         if ids.is_none() && threads.is_none() && created_before.is_none() {
             // A source alone would delete half of everything; the operation refuses it, and so does the store.
             return Ok(0);
@@ -87,10 +93,11 @@ impl DeleteEntries {
             delete.bind(Bind::text(transaction.owner.as_str()));
             delete.push(" AND id IN (SELECT id FROM context.entries WHERE thread_id = ANY(").bind(Bind::texts(&locked)).push(") AND ");
             delete.append(self.criteria(transaction)).push(" LIMIT ").bind(Bind::Int(ENTRIES_AT_ONCE));
-            delete.push(") RETURNING id, thread_id, source, image_count, version, tags");
+            delete.push(") RETURNING id, thread_id, source, image_count, created_at, version, tags");
             let rows: Vec<Deleted> = sql::query(transaction.conn, delete).await?;
             let last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < ENTRIES_AT_ONCE;
             deleted += rows.len() as u64;
+            self.take_words_along(transaction, &rows).await?;
             forget(transaction, rows).await?;
             if last {
                 return Ok(deleted);
@@ -98,8 +105,26 @@ impl DeleteEntries {
         }
     }
 
+    /// Makes the contexts of what stays after these entries anew.
+    async fn take_words_along(&self, transaction: &mut Transaction<'_>, rows: &[Deleted]) -> Result<(), Failure> {
+        let DeleteCriteria { within: _, ids, threads: _, source, created_before } = &self.criteria;
+        if ids.is_none() && source.is_none() && created_before.is_none() {
+            // Nothing of their threads stays.
+            return Ok(());
+        }
+        let places = Places {
+            threads: rows.iter().map(|row| row.thread_id.clone()).collect(),
+            created_at: rows.iter().map(|row| row.created_at).collect(),
+            ids: rows.iter().map(|row| row.id).collect(),
+        };
+        // What goes next needs no context.
+        let going = Some(self.criteria(transaction));
+        neighbours::renew_after(transaction.conn, transaction.owner, &places, going, self.neighbourhood).await?;
+        Ok(())
+    }
+
     fn criteria<'v>(&'v self, transaction: &Transaction<'v>) -> Fragment<'v> {
-        let DeleteCriteria { within: reach, ids, threads, source, created_before } = &self.0;
+        let DeleteCriteria { within: reach, ids, threads, source, created_before } = &self.criteria;
         let mut criteria = Fragment::new("owner_id = ");
         criteria.bind(Bind::text(transaction.owner.as_str()));
         if let Some(ids) = ids {
@@ -133,7 +158,7 @@ async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result
     }
     let mut pairs = Vec::new();
     for row in rows {
-        let Deleted { id, thread_id, source, image_count, version, tags } = row;
+        let Deleted { id, thread_id, source, image_count, created_at: _, version, tags } = row;
         let source: Source = parse_source(&source)?;
         pairs.extend(tags.into_iter().map(|tag| (id, tag)));
         let mut removed = Removed::default();

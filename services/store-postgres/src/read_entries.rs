@@ -192,16 +192,27 @@ pub(crate) fn ranked<'v>(
     let words = fts::query(query, language);
     let cap = i64::from(search.ranking_cap);
     let mut statement = Fragment::new(
-        "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words \
+        "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words, entries.context \
          FROM context.entries AS entries WHERE ",
     );
     statement.append(filter::compile(filter, owner, indexed));
     statement.push(" AND ").append(filter::of_owner(owner));
-    statement.push(" AND entries.words @@ ").append(words.clone());
+    let with_context = search.context_weight > 0.0;
+    statement.push(if with_context { " AND (entries.words @@ " } else { " AND entries.words @@ " }).append(words.clone());
+    if with_context {
+        statement.push(" OR entries.context @@ ").append(words.clone()).push(")");
+    }
     statement.push(" ORDER BY entries.created_at DESC, entries.id DESC LIMIT ").bind(Bind::Int(cap + 1));
     // A long text is not better for having a word more often.
-    statement.push("), ranked AS (SELECT m.owner_id, m.id, ts_rank_cd(m.words, ").append(words);
-    statement.push(", 1)::float8 AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT ").bind(Bind::Int(cap));
+    statement.push("), ranked AS (SELECT m.owner_id, m.id, ts_rank_cd('{0.1, 0.1, 0.1, 0.1}', m.words, ").append(words.clone());
+    statement.push(", 1)::float8");
+    if with_context {
+        // A lexeme without a position counts 0.1 / 1.645 / the query's words in ts_rank (`calc_rank_or`). Here it counts as
+        // one with a position does in ts_rank_cd, which ignores it: 0.1.
+        let factor = search.context_weight * 1.645 * query.words() as f64;
+        statement.push(&format!(" + {factor:.6} * ts_rank(m.context, ")).append(words).push(", 1)::float8");
+    }
+    statement.push(" AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT ").bind(Bind::Int(cap));
     statement.push(") AS m), page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC LIMIT ");
     statement.bind(Bind::Int(i64::from(page.limit))).push(" OFFSET ");
     statement.bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
-    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Result, RowSelection, SearchPage, Store, StoreError,
-    StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, Neighbourhood, OwnerId, Page, Read, Result, RowSelection, SearchPage,
+    Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
 use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::watch;
@@ -50,6 +50,7 @@ pub(crate) struct Inner {
     ids: Ids,
     pub vectors: Vectors,
     pub language: Arc<Language>,
+    neighbourhood: Neighbourhood,
     pub indexed: Arc<[MetadataPath]>,
     pub statement_timeout: Duration,
     retries: u32,
@@ -81,6 +82,7 @@ impl PostgresStore {
             ids: Ids::default(),
             vectors: Vectors::new(opened.has_vectors),
             language: Arc::new(opened.language),
+            neighbourhood: config.neighbourhood,
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
             retries: config.retries,
@@ -91,7 +93,7 @@ impl PostgresStore {
         };
         let mut lease = inner.pool.get().await.map_err(|failure| schema(StoreError::from(failure).into()))?;
         open::refuse_half_moved(lease.conn(), &shown).await?;
-        fts::rebuild(lease.conn(), &inner.language).await.map_err(|error| schema(error.into()))?;
+        fts::rebuild(lease.conn(), &inner.language, inner.neighbourhood).await.map_err(|error| schema(error.into()))?;
         lease.give_back();
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -340,8 +342,8 @@ impl Store for PostgresStore {
         options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
         let bytes = entries.iter().map(|entry| entry.text.len()).sum();
-        let language = Arc::clone(&self.inner.language);
-        let work = Self::prepare(bytes, move || StoreEntries::new(entries, atomic, &language)).await?;
+        let (language, neighbourhood) = (Arc::clone(&self.inner.language), self.inner.neighbourhood);
+        let work = Self::prepare(bytes, move || StoreEntries::new(entries, atomic, &language, neighbourhood)).await?;
         self.write(owner, options, work).await
     }
 
@@ -353,13 +355,13 @@ impl Store for PostgresStore {
         options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
         let bytes = updates.iter().filter_map(|update| update.text.as_ref()).map(String::len).sum();
-        let language = Arc::clone(&self.inner.language);
-        let work = Self::prepare(bytes, move || UpdateEntries::new(updates, atomic, &language)).await?;
+        let (language, neighbourhood) = (Arc::clone(&self.inner.language), self.inner.neighbourhood);
+        let work = Self::prepare(bytes, move || UpdateEntries::new(updates, atomic, &language, neighbourhood)).await?;
         self.write(owner, options, work).await
     }
 
     async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>> {
-        self.write(owner, options, DeleteEntries(criteria)).await
+        self.write(owner, options, DeleteEntries { criteria, neighbourhood: self.inner.neighbourhood }).await
     }
 
     async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {

@@ -1,7 +1,7 @@
 //! Storing entries, and the rule that collapses retransmits.
 
 use context_model::{ContentType, NewEntry};
-use context_store::{ItemOutcome, StoredBatch};
+use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
 
 use crate::batch::Outcomes;
 use crate::entries;
@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language};
 use crate::images;
+use crate::neighbours::{Place, context_of};
 use crate::sql::{self, Bind, Fragment};
 use crate::threads::{Newest, text_hash};
 use crate::transaction::{Operation, Transaction, Writing};
@@ -17,6 +18,7 @@ use crate::transaction::{Operation, Transaction, Writing};
 pub(crate) struct StoreEntries {
     entries: Vec<Prepared>,
     atomic: bool,
+    neighbourhood: Neighbourhood,
 }
 
 /// An entry and what is stored of it, made before the transaction opens.
@@ -30,7 +32,7 @@ struct Prepared {
 
 impl StoreEntries {
     /// Analyzes the texts: takes time linear in them.
-    pub fn new(entries: Vec<NewEntry>, atomic: bool, language: &Language) -> Self {
+    pub fn new(entries: Vec<NewEntry>, atomic: bool, language: &Language, neighbourhood: Neighbourhood) -> Self {
         let prepare = |entry: NewEntry| {
             let (metadata, metadata_folded) = match &entry.metadata {
                 None => ("{}".to_owned(), "{}".to_owned()),
@@ -38,7 +40,7 @@ impl StoreEntries {
             };
             Prepared { hash: text_hash(&entry.text), document: Document::new(&entry.text, language), entry, metadata, metadata_folded }
         };
-        Self { entries: entries.into_iter().map(prepare).collect(), atomic }
+        Self { entries: entries.into_iter().map(prepare).collect(), atomic, neighbourhood }
     }
 }
 
@@ -54,7 +56,7 @@ impl Writing for StoreEntries {
         transaction.lock_or_create_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.entries.len());
         for (prepared, place) in self.entries.iter().zip(0..) {
-            let outcome = store(transaction, prepared).await;
+            let outcome = store(transaction, prepared, self.neighbourhood).await;
             if let (Ok(ItemOutcome { id, version: _, duplicate: false }), Some(vectors)) = (&outcome, &mut transaction.vectors) {
                 vectors.add(*id, transaction.embeddings.get(place));
             }
@@ -65,7 +67,7 @@ impl Writing for StoreEntries {
 }
 
 /// Stores the entry, or finds that it repeats the thread's newest one.
-async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Result<ItemOutcome, Failure> {
+async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbourhood: Neighbourhood) -> Result<ItemOutcome, Failure> {
     let Prepared { entry, hash, document, metadata, metadata_folded } = prepared;
     let NewEntry { thread_id, source, text, images: given_images, metadata: _, tags: given_tags } = entry;
     let (thread_id, now) = (thread_id.as_str(), transaction.now);
@@ -92,7 +94,7 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Result
     let owner = transaction.owner;
     let head = "WITH tagged AS (INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)) \
                 INSERT INTO context.entries (owner_id, id, thread_id, source, image_count, version, created_at, updated_at, tags, \
-                summary, metadata, metadata_folded, words_cut, text, words) \
+                summary, metadata, metadata_folded, words_cut, text, words, context) \
                 VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ";
     let mut insert = Fragment::prepared(
         head,
@@ -114,7 +116,8 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Result
             Bind::text(text),
         ],
     );
-    insert.append(document.expression()).push(")");
+    let place = Place { owner, thread_id, created_at, id };
+    insert.append(document.expression()).push(", ").append(context_of(place, neighbourhood)).push(")");
     sql::send(transaction.conn, insert).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
     transaction.changed(Operation::Create, id, thread_id, 1);

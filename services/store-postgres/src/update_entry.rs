@@ -1,7 +1,7 @@
 //! Updating entries.
 
 use context_model::{EntryUpdate, Error, Metadata, MetadataChange};
-use context_store::{ItemOutcome, StoredBatch};
+use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
 use diesel::QueryableByName;
 use diesel::sql_types::Text;
 
@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language};
 use crate::images;
+use crate::neighbours::{self, Places};
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::threads::text_hash;
@@ -20,6 +21,7 @@ use crate::transaction::{Operation, Transaction, Writing};
 pub(crate) struct UpdateEntries {
     updates: Vec<Prepared>,
     atomic: bool,
+    neighbourhood: Neighbourhood,
 }
 
 /// An update and the index of its text, made before the transaction opens.
@@ -30,9 +32,9 @@ struct Prepared {
 
 impl UpdateEntries {
     /// Analyzes the texts: takes time linear in them.
-    pub fn new(updates: Vec<EntryUpdate>, atomic: bool, language: &Language) -> Self {
+    pub fn new(updates: Vec<EntryUpdate>, atomic: bool, language: &Language, neighbourhood: Neighbourhood) -> Self {
         let prepare = |update: EntryUpdate| Prepared { document: update.text.as_deref().map(|text| Document::new(text, language)), update };
-        Self { updates: updates.into_iter().map(prepare).collect(), atomic }
+        Self { updates: updates.into_iter().map(prepare).collect(), atomic, neighbourhood }
     }
 }
 
@@ -45,7 +47,7 @@ impl Writing for UpdateEntries {
         transaction.lock_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.updates.len());
         for (prepared, place) in self.updates.iter().zip(0..) {
-            let outcome = update(transaction, prepared).await;
+            let outcome = update(transaction, prepared, self.neighbourhood).await;
             if let (Ok(_), Some(vectors), Some(_)) = (&outcome, &mut transaction.vectors, &prepared.document) {
                 vectors.replace(prepared.update.id, transaction.embeddings.get(place));
             }
@@ -71,7 +73,7 @@ impl UpdateEntries {
 }
 
 /// Applies the update. Everything that can refuse it comes before the first write.
-async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Result<ItemOutcome, Failure> {
+async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbourhood: Neighbourhood) -> Result<ItemOutcome, Failure> {
     let Prepared { update, document } = prepared;
     let EntryUpdate { id, text, metadata, tags: new_tags, images: new_images, expected_version } = update;
     let (id, owner) = (*id, transaction.owner);
@@ -114,6 +116,10 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared) -> Resul
     }
     change.push(" WHERE owner_id = ").bind(Bind::text(owner.as_str())).push(" AND id = ").bind(Bind::Int(id));
     sql::execute(transaction.conn, change).await?;
+    if document.is_some() {
+        let place = Places { threads: vec![stored.thread_id.clone()], created_at: vec![stored.created_at], ids: vec![id] };
+        neighbours::renew_after(transaction.conn, owner, &place, None, neighbourhood).await?;
+    }
     if let Some(tags) = new_tags {
         tags::replace(transaction.conn, owner, id, &stored.tags, tags.as_slice()).await?;
     }

@@ -1,6 +1,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use context_store::Neighbourhood;
+
 /// How the embedded database is opened.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -9,6 +11,8 @@ pub struct Config {
     /// The language of stemming (`FTS_LANGUAGE`), as a [`context_text::Language`] has its name; any other name means
     /// that words are not stemmed.
     pub language: String,
+    /// Which entries help hybrid search to find those after them.
+    pub neighbourhood: Neighbourhood,
     /// Metadata fields with an index (`METADATA_INDEXED_FIELDS`), as dotted paths.
     pub indexed_fields: Vec<String>,
     /// Threads that read, at least 1. As many again, at most 2, serve full-text and unindexed searches.
@@ -30,6 +34,7 @@ impl Config {
         Self {
             path: path.into(),
             language: "english".to_owned(),
+            neighbourhood: Neighbourhood::default(),
             indexed_fields: Vec::new(),
             readers: std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
             write_queue: 4096,

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::filter::within;
 use crate::full_text::FullTextChange;
 use crate::images;
+use crate::neighbours::Place;
 use crate::owners::id_of_row;
 use crate::schema::entries as table;
 use crate::sql::{self, Bind, Fragment};
@@ -34,6 +35,8 @@ struct Doomed {
     #[diesel(sql_type = BigInt)]
     image_count: i64,
     #[diesel(sql_type = BigInt)]
+    created_at: i64,
+    #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = Text)]
     tags: String,
@@ -42,14 +45,16 @@ struct Doomed {
 /// Deletes what the criteria select and gives how many entries that were.
 pub(crate) fn delete(transaction: &mut Transaction<'_>, criteria: &DeleteCriteria) -> Result<u64, Failure> {
     let select = select(transaction, criteria);
-    let mut touched: BTreeMap<String, Removed> = BTreeMap::new();
+    let mut touched: BTreeMap<String, Leaving> = BTreeMap::new();
     let mut deleted = 0u64;
     loop {
         let doomed: Vec<Doomed> = sql::query(transaction.conn, &select)?;
         let last = doomed.len() < CHUNK;
         for entry in doomed {
             let source = parse_source(&entry.source).map_err(Failure::Rejected)?;
-            touched.entry(entry.thread_id.clone()).or_default().add(source, entry.image_count > 0);
+            let leaving = touched.entry(entry.thread_id.clone()).or_default();
+            leaving.removed.add(source, entry.image_count > 0);
+            leaving.places.push((entry.created_at, entry.row_id));
             delete_entry(transaction, &entry, source)?;
             deleted += 1;
         }
@@ -57,16 +62,42 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, criteria: &DeleteCriteri
             break;
         }
     }
-    for (thread_id, removed) in touched {
+    for (thread_id, Leaving { removed, places }) in touched {
         let gone = threads::after_removal(transaction.conn, transaction.owner.owner, &thread_id, removed)?;
         transaction.owner.thread_count -= i64::from(gone);
+        if !gone {
+            take_words_along(transaction, &thread_id, places)?;
+        }
     }
     Ok(deleted)
 }
 
+/// What leaves a thread.
+#[derive(Default)]
+struct Leaving {
+    removed: Removed,
+    /// When each entry was made, and its row.
+    places: Vec<(i64, i64)>,
+}
+
+/// Leaves the entries after deleted ones to be indexed without their words.
+fn take_words_along(transaction: &mut Transaction<'_>, thread_id: &str, mut places: Vec<(i64, i64)>) -> Result<(), Failure> {
+    places.sort_unstable();
+    let owner = transaction.owner.owner;
+    let mut next = None;
+    for (created_at, row_id) in places {
+        // Those after it are those after the one before: nothing between the two is left.
+        if next.is_some_and(|next| row_id < next) {
+            continue;
+        }
+        next = transaction.neighbour_changed(&Place { owner, thread_id, created_at, row_id })?.first().copied();
+    }
+    Ok(())
+}
+
 fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment {
     let DeleteCriteria { within: reach, ids, threads, source, created_before } = criteria;
-    let mut select = Fragment::new("SELECT row_id, thread_id, source, image_count, version, tags FROM entries");
+    let mut select = Fragment::new("SELECT row_id, thread_id, source, image_count, created_at, version, tags FROM entries");
     if ids.is_some() {
         // Without statistics the planner may think that an owner has fewer entries than there are ids.
         select.push(" NOT INDEXED");
@@ -98,7 +129,7 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
 }
 
 fn delete_entry(transaction: &mut Transaction<'_>, entry: &Doomed, source: Source) -> Result<(), Failure> {
-    let Doomed { row_id, thread_id, source: _, image_count, version, tags } = entry;
+    let Doomed { row_id, thread_id, source: _, image_count, created_at: _, version, tags } = entry;
     let owner = transaction.owner.owner;
     let tags = parse_tags(tags).map_err(Failure::Rejected)?;
     tags::remove(transaction, *row_id, &tags)?;

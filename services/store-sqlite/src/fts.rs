@@ -2,8 +2,8 @@
 //!
 //! `fts_<owner>(text, ctx, scope)` holds no text of its own (contentless), and its rowid is `entries.row_id`. `scope`
 //! holds what a filter compares for equality (thread, source, content type, tags) as hashed tokens, so that such a
-//! filter intersects posting lists inside FTS5 instead of looking up every match. `ctx` is kept for the neighbours of
-//! an entry: FTS5 cannot add a column later.
+//! filter intersects posting lists inside FTS5 instead of looking up every match. `ctx` holds words of the
+//! entry's neighbours (`neighbours.rs`), for hybrid search alone, and always has the length 1.
 //!
 //! The stock `sqlite3` shell cannot read these tables, because it lacks the tokenizer.
 

@@ -27,6 +27,7 @@ mod indexable;
 mod inline;
 mod keys;
 mod lock;
+mod neighbours;
 mod open;
 mod owners;
 mod queue;

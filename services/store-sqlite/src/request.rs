@@ -61,7 +61,7 @@ where
             self.outcome = Some(Ok(first));
             return Ok(());
         }
-        let mut transaction = Transaction::new(conn, owner, &self.options, &mut open.pending, &mut open.vectors);
+        let mut transaction = Transaction::new(conn, owner, &self.options, &mut open.pending, &mut open.neighbours, &mut open.vectors);
         let outcome = (self.work)(&mut transaction)?;
         let erased = transaction.erased;
         let owner = transaction.owner;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
-    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, OwnerId, Page, Read, Recorded, Result, RowSelection,
-    SearchPage, Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, Neighbourhood, OwnerId, Page, Read, Recorded, Result,
+    RowSelection, SearchPage, Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
-use context_text::Language;
+use context_text::{Analyzer, Language};
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::{oneshot, watch};
 
@@ -19,6 +19,7 @@ use crate::failure::{Failure, store_error};
 use crate::full_text::FullText;
 use crate::indexable::Preparation;
 use crate::inline::Inline;
+use crate::neighbours::Neighbours;
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::{self, Owner, Owners};
 use crate::queue::{Queue, Refused};
@@ -53,6 +54,8 @@ pub struct SqliteStore {
     pub(crate) searches: LaneHandle,
     pub(crate) vectors: Arc<Vectors>,
     language: Language,
+    /// Whether entries help to find those after them.
+    neighbours: bool,
     reader_connections: i64,
     write_queue_limit: i64,
     running: Mutex<Option<Running>>,
@@ -83,8 +86,8 @@ impl SqliteStore {
         let (opened, mut conn) = open::open(&config)?;
         let path = opened.settings.path.clone();
         open::refuse_half_moved(&mut conn, &path)?;
-        if fts::rebuild(&mut conn, language).map_err(|e| OpenError::from_store(&path, store_error(e)))? {
-            tracing::info!(language = language.name(), "The full-text index is made for this language");
+        if fts::rebuild(&mut conn, language, config.neighbourhood).map_err(|e| OpenError::from_store(&path, store_error(e)))? {
+            tracing::info!(language = language.name(), "The full-text index is made for this language and neighbourhood");
         }
         let open_vectors = vectors::load(&mut conn).map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let shared_vectors = Arc::clone(&open_vectors.shared);
@@ -111,7 +114,13 @@ impl SqliteStore {
             conn: Some(conn),
             settings: opened.settings,
             queue: Arc::clone(&writes),
-            open: Open { owners: Owners::default(), full_text: FullText { language }, pending: Vec::new(), vectors: open_vectors },
+            open: Open {
+                owners: Owners::default(),
+                full_text: FullText { language },
+                pending: Vec::new(),
+                neighbours: Neighbours::new(config.neighbourhood, Analyzer::new(language)),
+                vectors: open_vectors,
+            },
             counters: Arc::clone(&counters),
             commits: ticks,
             lock: opened.lock,
@@ -136,6 +145,7 @@ impl SqliteStore {
             searches: searches.handle(),
             vectors: shared_vectors,
             language,
+            neighbours: config.neighbourhood.entries > 0,
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
             running: Mutex::new(Some(Running { points, searches, writer: stopped })),
@@ -261,13 +271,15 @@ impl Store for SqliteStore {
     ) -> Result<Written<StoredBatch>> {
         let embeddings = std::mem::take(&mut options.embeddings);
         let mut preparation = Preparation::new(self.language);
-        let entries: Vec<_> = entries.into_iter().map(|entry| (preparation.next(&entry.text), entry)).collect();
-        let weights = entries.iter().map(|(text, entry)| text.as_str().len() + weigh::entry(entry));
+        let (analyzer, words) = (Analyzer::new(self.language), if self.neighbours { Neighbourhood::WORDS } else { 0 });
+        let prepare = |entry: NewEntry| (preparation.next(&entry.text), context_text::gist(&entry.text, &analyzer, words), entry);
+        let entries: Vec<_> = entries.into_iter().map(prepare).collect();
+        let weights = entries.iter().map(|(text, gist, entry)| text.as_str().len() + gist.len() + weigh::entry(entry));
         let bytes = weights.chain(embeddings.iter().map(weigh::embedding)).sum();
         let several = atomic && entries.len() > 1;
         self.write_items(owner, options, bytes, several, move |transaction| {
-            batch::apply(transaction, &entries, atomic, |transaction, index, (text, entry)| {
-                store_entry::store(transaction, entry, text, embeddings.get(index).unwrap_or(&Embedding::Later))
+            batch::apply(transaction, &entries, atomic, |transaction, index, (text, gist, entry)| {
+                store_entry::store(transaction, entry, text, gist, embeddings.get(index).unwrap_or(&Embedding::Later))
             })
         })
         .await

@@ -9,17 +9,19 @@ use crate::failure::Failure;
 use crate::full_text::FullTextChange;
 use crate::images;
 use crate::indexable::Indexable;
+use crate::neighbours::Place;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, Newest, ThreadRow, text_hash};
 use crate::transaction::{Operation, Transaction};
 use crate::vectors;
 
-/// Stores the entry, or finds that it repeats the thread's newest one.
+/// Stores the entry, or finds that it repeats the thread's newest one. `gist` is what its text contributes to those after it.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     entry: &NewEntry,
     indexable: &Indexable,
+    gist: &str,
     embedding: &Embedding,
 ) -> Result<ItemOutcome, Failure> {
     let NewEntry { thread_id, source, text, images: given_images, metadata, tags: given_tags } = entry;
@@ -45,6 +47,7 @@ pub(crate) fn store(
         metadata.as_ref().map_or_else(|| ("{}".to_owned(), "{}".to_owned()), |metadata| (metadata.to_json(), metadata.to_folded_json()));
 
     let is_new = thread.is_none();
+    let before = thread.as_ref().and_then(|thread| transaction.owner.row_id(thread.last_id));
     let newest = Newest { id, source: *source, multimodal, created_at, hash };
     let thread = ThreadRow::with_newest(thread, owner, thread_id, &newest);
     if is_new {
@@ -73,10 +76,13 @@ pub(crate) fn store(
     tags::add(transaction, row_id, given_tags)?;
     images::insert(transaction.conn, owner, row_id, given_images)?;
     vectors::insert(transaction, row_id, embedding)?;
+    let place = Place { owner, thread_id, created_at, row_id };
+    let context = transaction.neighbours.of_new(transaction.conn, &place, before, |_| gist.to_owned())?;
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,
         text: indexable.clone(),
+        context,
         thread_id: thread_id.to_owned(),
         source: *source,
         content_type: ContentType::of(given_images.len()),

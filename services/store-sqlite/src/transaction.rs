@@ -6,6 +6,7 @@ use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::full_text::FullTextChange;
+use crate::neighbours::{Neighbours, Place};
 use crate::owners::Owner;
 use crate::schema::changes;
 use crate::vectors::OpenVectors;
@@ -20,6 +21,8 @@ pub(crate) struct Transaction<'c> {
     /// The API key behind the request.
     pub key_id: Option<String>,
     full_text: &'c mut Vec<FullTextChange>,
+    /// What neighbours contribute to the full-text index.
+    pub neighbours: &'c mut Neighbours,
     /// The vectors, and what changes of them.
     pub vectors: &'c mut OpenVectors,
     /// Whether the owner is gone.
@@ -50,9 +53,10 @@ impl<'c> Transaction<'c> {
         owner: Owner,
         options: &WriteOptions,
         full_text: &'c mut Vec<FullTextChange>,
+        neighbours: &'c mut Neighbours,
         vectors: &'c mut OpenVectors,
     ) -> Self {
-        Self { conn, owner, now: options.now, key_id: options.key_id.clone(), full_text, vectors, erased: false }
+        Self { conn, owner, now: options.now, key_id: options.key_id.clone(), full_text, neighbours, vectors, erased: false }
     }
 
     /// The row id of an id that was just assigned.
@@ -89,7 +93,17 @@ impl<'c> Transaction<'c> {
     pub fn erased(&mut self) {
         let gone = self.owner.owner;
         self.full_text.retain(|change| change.owner() != gone);
+        self.neighbours.forget();
         self.erased = true;
+    }
+
+    /// Leaves the entries that have the words of this one, or had them, to be indexed anew: its text changed, or it went.
+    pub fn neighbour_changed(&mut self, place: &Place<'_>) -> QueryResult<Vec<i64>> {
+        self.neighbours.forget();
+        let after = self.neighbours.after(self.conn, place)?;
+        let owner = place.owner;
+        self.full_text.extend(after.iter().map(|&row_id| FullTextChange::Renew { owner, row_id }));
+        Ok(after)
     }
 
     /// Leaves a change of the full-text index for the end of the transaction.

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::full_text::FullTextChange;
 use crate::images;
 use crate::indexable::Indexable;
+use crate::neighbours::Place;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, text_hash};
@@ -82,10 +83,16 @@ pub(crate) fn update(
     update_thread(transaction, &stored, id, text.as_deref(), multimodal_change)?;
     if text.is_some() || new_tags.is_some() || multimodal_change != 0 {
         let owner = transaction.owner.owner;
+        let place = Place { owner, thread_id: &stored.thread_id, created_at: stored.created_at, row_id };
+        let context = transaction.neighbours.of_old(transaction.conn, &place)?;
+        if text.is_some() {
+            transaction.neighbour_changed(&place)?;
+        }
         transaction.full_text(FullTextChange::Delete { owner, row_id });
         transaction.full_text(FullTextChange::Insert {
             owner,
             row_id,
+            context,
             text: indexable.cloned().unwrap_or_else(|| Indexable::plain(text.as_deref().unwrap_or(&stored.text))),
             thread_id: stored.thread_id.clone(),
             source,

@@ -17,6 +17,7 @@ use crate::connection::{self, WriterSettings};
 use crate::failure::{Failure, store_error};
 use crate::full_text::{self, FullText, FullTextChange};
 use crate::lock::Lock;
+use crate::neighbours::Neighbours;
 use crate::owners::Owners;
 use crate::queue::{Queue, Weight};
 use crate::statement::{BeginImmediate, Commit, Release, Rollback, RollbackTo, Savepoint};
@@ -67,6 +68,7 @@ pub(crate) struct Open {
     /// Changes of the full-text index, made together before the commit: FTS5 writes its pending words to disk at every
     /// SAVEPOINT (`fts5SavepointMethod`), which would cost each request as much as a transaction of its own.
     pub pending: Vec<FullTextChange>,
+    pub neighbours: Neighbours,
     pub vectors: OpenVectors,
 }
 
@@ -206,6 +208,7 @@ impl Writer {
         let outcome = transact(&mut conn, &mut self.open, jobs, savepoints);
         if outcome.is_err() {
             self.open.owners.clear();
+            self.open.neighbours.forget();
             // SQLite ends the transaction itself on some errors, and then there is nothing to undo.
             let undone = Rollback.execute(&mut conn);
             if undone.is_err_and(|error| !error.to_string().contains("no transaction is active")) {
@@ -249,6 +252,7 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob], s
             Ok(()) => {}
             Err(Failure::Rejected(error)) => {
                 open.pending.truncate(pending);
+                open.neighbours.forget();
                 open.vectors.back_to(vectors);
                 match changes {
                     None => _ = RollbackTo.execute(conn)?,
@@ -263,7 +267,7 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob], s
             Release.execute(conn)?;
         }
     }
-    full_text::apply(conn, &mut open.pending)?;
+    full_text::apply(conn, &mut open.pending, &open.neighbours)?;
     open.owners.flush(conn)?;
     Commit.execute(conn)?;
     open.vectors.publish();

@@ -18,6 +18,7 @@ mod arrange;
 
 pub mod artifacts;
 pub mod batches;
+pub mod context;
 pub mod deletes;
 pub mod filters;
 pub mod full_text;
@@ -79,6 +80,10 @@ macro_rules! conformance_tests {
             full_text: what_was_stored_is_found_at_once, an_update_moves_the_words, a_deleted_entry_is_not_found,
                 a_filter_narrows_the_matches, scores_are_higher_for_better_matches, other_owners_do_not_move_scores,
                 pages_of_matches_neither_repeat_nor_skip, updated_tags_and_images_move_the_filter;
+            context: the_words_before_an_entry_find_it, neighbours_do_not_move_a_search_without_them,
+                only_near_entries_of_the_thread_count, entries_of_a_batch_are_neighbours,
+                an_update_takes_its_words_out_of_its_neighbours, other_updates_keep_the_words_of_neighbours,
+                a_deleted_entry_takes_its_words_out_of_its_neighbours, an_undone_write_leaves_no_words;
             vectors: the_nearest_come_first_with_their_distance, an_entry_counts_by_its_nearest_chunk,
                 equal_distances_come_newest_first_and_depth_bounds_them, an_update_of_the_text_replaces_the_vectors,
                 deleted_entries_take_their_vectors_along, a_write_that_fails_leaves_no_vectors,
@@ -148,6 +153,7 @@ mod tests {
         for file in [
             include_str!("conformance/artifacts.rs"),
             include_str!("conformance/batches.rs"),
+            include_str!("conformance/context.rs"),
             include_str!("conformance/deletes.rs"),
             include_str!("conformance/filters.rs"),
             include_str!("conformance/full_text.rs"),

@@ -12,6 +12,7 @@ pub mod transfer;
 mod artifacts;
 mod error;
 mod keys;
+mod neighbourhood;
 mod read;
 mod record;
 mod vectors;
@@ -23,6 +24,7 @@ pub use artifacts::{
 };
 pub use error::{BoxError, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
+pub use neighbourhood::Neighbourhood;
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage, Usage};
 pub use record::{Once, Record, Recorded, RecordedItem};
 pub use vectors::{

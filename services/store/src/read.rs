@@ -82,6 +82,8 @@ pub struct FtsSearch {
     pub query: Parsed,
     /// Rank at most this many of the newest matches.
     pub ranking_cap: u32,
+    /// What the words of an entry's neighbours weigh, beside 1 for its own. 0: only an entry's own words count.
+    pub context_weight: f64,
 }
 
 /// Ranked entries of one page.

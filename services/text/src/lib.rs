@@ -6,6 +6,7 @@
 //! - [`parse`] turns what a user typed into a [`Query`] tree. User text never reaches a database's
 //!   own query language; each store compiles the tree instead.
 //! - [`chunks`] cuts a long text for a model that reads only so many tokens.
+//! - [`gist`] gives the few words by which a text helps to find its neighbours.
 //! - [`highlight`] cuts the best window out of a stored text and marks the hits in it.
 //!
 //! This crate does no input or output and knows no database.
@@ -35,6 +36,7 @@ mod analyzer;
 mod boolean;
 mod chars;
 mod fold;
+mod gist;
 mod language;
 mod mark;
 mod pieces;
@@ -48,6 +50,7 @@ mod window;
 
 pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
 pub use fold::fold;
+pub use gist::{GIST_BYTES, gist};
 pub use language::Language;
 pub use plain::content_words;
 pub use query::{MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, QueryError, Term, parse};

@@ -100,6 +100,17 @@ pub fn parse(mode: Mode, input: &str, analyzer: &Analyzer) -> Result<Option<Pars
 }
 
 impl Query {
+    /// How many words it names; a phrase has several.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        match self {
+            Query::Word(_) | Query::Prefix(_) => 1,
+            Query::Phrase(terms) => terms.len(),
+            Query::And(queries) | Query::Or(queries) => queries.iter().map(Query::words).sum(),
+            Query::Not { positive, negative } => positive.words() + negative.words(),
+        }
+    }
+
     /// All of the queries, nested conjunctions flattened; `None` when there are none.
     pub(crate) fn all(queries: Vec<Query>) -> Option<Query> {
         let mut flat = Vec::with_capacity(queries.len());

@@ -5,32 +5,31 @@
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
+mod clock;
 mod measure;
 mod set;
+mod way;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
-use context_engine::{Caller, Engine, EngineConfig, Switch, SystemClock, WriteContext};
-use context_model::{
-    FtsSearchContextRequest, HybridSearchContextRequest, SearchHit, SemanticSearchContextRequest, StoreContextBatchRequest,
-    StoreContextRequest,
-};
+use context_engine::{Caller, Engine, EngineConfig, Switch, WriteContext};
+use context_model::{StoreContextBatchRequest, StoreContextRequest};
 use context_providers::Embedder;
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
-use context_store::Store;
+use context_store::{Neighbourhood, Store};
 use context_store_sqlite::{Config, SqliteStore};
 
+use crate::clock::SetClock;
 use crate::measure::Scores;
-use crate::set::{Question, Set};
+use crate::set::Set;
+use crate::way::{Way, ask};
 
 /// Any failure; an evaluation ends at the first.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// Results that are looked at.
-const LIMIT: i64 = 20;
 /// Entries stored together, at most.
 const BATCH: usize = 100;
 
@@ -39,20 +38,26 @@ const BATCH: usize = 100;
 #[command(version, max_term_width = 100)]
 struct Cli {
     /// The entries and questions, as JSON lines
-    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/team-chat.jsonl"))]
+    #[arg(default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/data/long-chats.jsonl"))]
     set: PathBuf,
     /// The directory of the embedding model
     #[arg(long, env = "EMBEDDING_MODEL_PATH")]
     model: Option<PathBuf>,
-}
-
-/// A way of searching.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Fts,
-    Semantic,
-    Hybrid,
-    Convex,
+    /// Search all threads, whatever thread a question names
+    #[arg(long)]
+    all_threads: bool,
+    /// As the setting of the service
+    #[arg(long, env = "HYBRID_RRF_K")]
+    hybrid_rrf_k: Option<u32>,
+    /// As the setting of the service
+    #[arg(long, env = "HYBRID_CONTEXT_WEIGHT")]
+    hybrid_context_weight: Option<f64>,
+    /// As the setting of the service
+    #[arg(long, env = "CONTEXT_NEIGHBOURS")]
+    context_neighbours: Option<u32>,
+    /// As the setting of the service
+    #[arg(long, env = "CONTEXT_GAP_MINUTES")]
+    context_gap_minutes: Option<u64>,
 }
 
 #[tokio::main]
@@ -60,57 +65,80 @@ async fn main() -> Result<(), Error> {
     let cli = Cli::parse();
     let set = Set::read(&cli.set)?;
     let directory = tempfile::tempdir()?;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(Config::new(directory.path().join("contexts.db")))?);
-    let engine = |reranking| {
-        let config = EngineConfig { reranking, rerank_timeout_ms: 60_000, ..EngineConfig::default() };
-        Engine::new(Arc::clone(&store), config, Arc::new(SystemClock))
+    let mut config = Config::new(directory.path().join("contexts.db"));
+    let usual = Neighbourhood::default();
+    config.neighbourhood = Neighbourhood {
+        entries: cli.context_neighbours.unwrap_or(usual.entries),
+        gap: cli.context_gap_minutes.map_or(usual.gap, |minutes| Duration::from_secs(minutes.saturating_mul(60))),
     };
-    let (plain, reranking) = (engine(Switch::False)?, engine(Switch::Auto)?);
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(config)?);
+    let clock = Arc::new(SetClock::default());
+    let usual = EngineConfig::default();
+    let rrf_k = cli.hybrid_rrf_k.unwrap_or(usual.hybrid_rrf_k);
+    let weight = cli.hybrid_context_weight.unwrap_or(usual.hybrid_context_weight);
+    let engine = |reranking, hybrid_context_weight| {
+        let config =
+            EngineConfig { reranking, hybrid_rrf_k: rrf_k, hybrid_context_weight, rerank_timeout_ms: 60_000, ..EngineConfig::default() };
+        Engine::new(Arc::clone(&store), config, clock.clone())
+    };
+    let (plain, reranking, alone) = (engine(Switch::False, weight)?, engine(Switch::Auto, weight)?, engine(Switch::False, 0.0)?);
+    let with_model = cli.model.is_some();
     if let Some(path) = cli.model {
         let model = ModelDirectory::new(path, None);
         let loaded = tokio::task::spawn_blocking(move || LocalEmbedder::load(&model, Prefixes::default(), ChunkWish::default())).await?;
         let embedder: Arc<dyn Embedder> = Arc::new(loaded?);
-        plain.use_embedder(Arc::clone(&embedder)).await.map_err(|error| error.message)?;
-        reranking.use_embedder(embedder).await.map_err(|error| error.message)?;
+        for engine in [&plain, &reranking, &alone] {
+            engine.use_embedder(Arc::clone(&embedder)).await.map_err(|error| error.message)?;
+        }
     }
     let started = Instant::now();
-    let keys = fill(&plain, &set).await?;
+    let keys = fill(&plain, &clock, &set).await?;
     println!("{} entries, {} questions; stored in {:.1} s", set.entries.len(), set.questions.len(), started.elapsed().as_secs_f64());
-    println!("{:<22} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
-    let with_model = plain.why_no_meaning().is_none();
+    println!("HYBRID_RRF_K={rrf_k} HYBRID_CONTEXT_WEIGHT={weight}");
+    println!("{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
     for (name, way, engine) in [
         ("fts", Way::Fts, &plain),
+        ("hybrid by words alone", Way::HybridWords, &plain),
         ("semantic", Way::Semantic, &plain),
         ("semantic, reranked", Way::Semantic, &reranking),
+        ("hybrid rrf, no context", Way::Hybrid, &alone),
         ("hybrid rrf", Way::Hybrid, &plain),
         ("hybrid rrf, reranked", Way::Hybrid, &reranking),
-        ("hybrid convex", Way::Convex, &plain),
-        ("hybrid convex, reranked", Way::Convex, &reranking),
+        ("hybrid convex, no context", Way::HybridConvex, &alone),
+        ("hybrid convex", Way::HybridConvex, &plain),
+        ("hybrid convex, reranked", Way::HybridConvex, &reranking),
     ] {
-        if way != Way::Fts && !with_model {
-            println!("{name:<22} needs a model (--model)");
+        if way.needs_model() && !with_model {
+            println!("{name:<26} needs a model (--model)");
             continue;
         }
         let (mut scores, mut times) = (Scores::default(), Vec::new());
         for question in &set.questions {
+            let thread = question.thread_id.clone().filter(|_| !cli.all_threads);
             let started = Instant::now();
-            let found = ask(engine, way, question).await?;
+            let found = ask(engine, way, &question.text, thread).await?;
             times.push(started.elapsed());
             let found: Vec<&str> = found.iter().filter_map(|hit| keys.get(usize::try_from(hit.id).ok()?)).map(String::as_str).collect();
             scores.add(&found, &question.relevant);
         }
         times.sort_unstable();
         let median = times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e3);
-        println!("{name:<22} {scores} {median:>8.1}");
+        println!("{name:<26} {scores} {median:>8.1}");
     }
     store.close().await;
     Ok(())
 }
 
 /// Stores the entries and gives the key of each id.
-async fn fill(engine: &Engine, set: &Set) -> Result<Vec<String>, Error> {
+async fn fill(engine: &Engine, clock: &SetClock, set: &Set) -> Result<Vec<String>, Error> {
     let mut keys = vec![String::new()];
-    for batch in set.entries.chunks(BATCH) {
+    let mut rest = set.entries.as_slice();
+    while let Some(first) = rest.first() {
+        clock.pass(first.pause_minutes);
+        // A batch has one time.
+        let together = rest[1..].iter().take(BATCH - 1).take_while(|entry| entry.pause_minutes == 0).count() + 1;
+        let (batch, later) = rest.split_at(together);
+        rest = later;
         let entries = batch.iter().map(|entry| StoreContextRequest {
             thread_id: entry.thread_id.clone(),
             source: entry.source.clone(),
@@ -126,24 +154,4 @@ async fn fill(engine: &Engine, set: &Set) -> Result<Vec<String>, Error> {
         }
     }
     Ok(keys)
-}
-
-async fn ask(engine: &Engine, way: Way, question: &Question) -> Result<Vec<SearchHit>, Error> {
-    let (caller, query, thread_id, limit) = (Caller::local(), question.text.clone(), question.thread_id.clone(), Some(LIMIT));
-    let found = match way {
-        Way::Fts => {
-            let request = FtsSearchContextRequest { query, thread_id, limit, ..FtsSearchContextRequest::default() };
-            engine.fts_search_context(&caller, request).await.map(|reply| reply.results)
-        }
-        Way::Semantic => {
-            let request = SemanticSearchContextRequest { query, thread_id, limit, ..SemanticSearchContextRequest::default() };
-            engine.semantic_search_context(&caller, request).await.map(|reply| reply.results)
-        }
-        Way::Hybrid | Way::Convex => {
-            let fusion_method = (way == Way::Convex).then(|| "convex".to_owned());
-            let request = HybridSearchContextRequest { query, thread_id, limit, fusion_method, ..HybridSearchContextRequest::default() };
-            engine.hybrid_search_context(&caller, request).await.map(|reply| reply.results)
-        }
-    };
-    found.map_err(|error| error.message.into())
 }

@@ -17,6 +17,9 @@ pub struct Entry {
     pub source: String,
     /// Its text.
     pub text: String,
+    /// Minutes that passed since the entry before it in the file.
+    #[serde(default)]
+    pub pause_minutes: u32,
 }
 
 /// A question and what answers it.

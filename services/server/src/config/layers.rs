@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use context_engine::EngineConfig;
+use context_store::Neighbourhood;
 use context_store_postgres::{Parts, Target, TargetError};
 use context_store_sqlite::Started;
 
@@ -31,6 +32,7 @@ impl Config {
             semantic: search.enable_semantic_search,
             hybrid: search.enable_hybrid_search,
             hybrid_rrf_k: small(search.hybrid_rrf_k),
+            hybrid_context_weight: search.hybrid_context_weight,
             reranking: search.enable_reranking,
             rerank_timeout_ms: small(search.rerank_timeout_ms),
             on_embedding_failure: match self.models.embedding_on_failure {
@@ -42,12 +44,19 @@ impl Config {
         }
     }
 
+    /// Which entries help to find those after them.
+    fn neighbourhood(&self) -> Neighbourhood {
+        let gap = Duration::from_secs(self.search.context_gap_minutes * 60);
+        Neighbourhood { entries: small(self.search.context_neighbours), gap }
+    }
+
     /// The settings of the embedded database.
     #[must_use]
     pub fn sqlite(&self) -> context_store_sqlite::Config {
         let storage = &self.storage;
         let mut config = context_store_sqlite::Config::new(&storage.db_path);
         config.language = self.search.fts_language.clone();
+        config.neighbourhood = self.neighbourhood();
         config.indexed_fields = storage.metadata_indexed_fields.0.clone();
         config.readers = storage.sqlite_readers.map_or(config.readers, size);
         config.write_queue = size(storage.sqlite_write_queue);
@@ -66,6 +75,7 @@ impl Config {
         let target = if settings.postgresql_statement_cache { target } else { target.without_prepared_statements() };
         let mut config = context_store_postgres::Config::new(target);
         config.language = self.search.fts_language.clone();
+        config.neighbourhood = self.neighbourhood();
         config.indexed_fields = self.storage.metadata_indexed_fields.0.clone();
         config.pool_size = size(settings.postgresql_pool_size);
         config.queue = size(settings.postgresql_queue);

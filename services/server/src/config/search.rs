@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use context_engine::Switch;
 
-use super::value::{number, path, switch};
+use super::value::{fraction, number, path, switch};
 
 /// Settings of search.
 #[derive(Debug, Clone, Args)]
@@ -31,6 +31,20 @@ pub struct Search {
     /// The constant k of reciprocal rank fusion, 1 to 1000. A larger one weighs ranks more evenly.
     #[arg(long, env = "HYBRID_RRF_K", value_name = "K", default_value = "60", value_parser = number(1, 1000), global = true)]
     pub hybrid_rrf_k: u64,
+
+    /// What the words of the entries before an entry weigh when hybrid search looks for it, beside 1 for its own words, 0 to
+    /// 1. 0: they are not looked at.
+    #[arg(long, env = "HYBRID_CONTEXT_WEIGHT", value_name = "W", default_value = "0.4", value_parser = fraction, global = true)]
+    pub hybrid_context_weight: f64,
+
+    /// How many entries before an entry, in its thread, help hybrid search to find it, 0 to 8. Another number than before, or
+    /// another gap, indexes everything anew at the start.
+    #[arg(long, env = "CONTEXT_NEIGHBOURS", value_name = "N", default_value = "2", value_parser = number(0, 8), global = true)]
+    pub context_neighbours: u64,
+
+    /// How many minutes older than an entry they may be, 1 to 100 000.
+    #[arg(long, env = "CONTEXT_GAP_MINUTES", value_name = "MIN", default_value = "30", value_parser = number(1, 100_000), global = true)]
+    pub context_gap_minutes: u64,
 
     /// Search by meaning: true, false, or auto (on when there is an embedding model).
     #[arg(long, env = "ENABLE_SEMANTIC_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]

@@ -79,6 +79,14 @@ pub(super) fn number(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String>
     }
 }
 
+/// A number from 0 to 1.
+pub(super) fn fraction(text: &str) -> Result<f64, String> {
+    match text.trim().parse() {
+        Ok(number) if (0.0..=1.0).contains(&number) => Ok(number),
+        _ => Err("it must be a number from 0 to 1".into()),
+    }
+}
+
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.trim()
         .to_socket_addrs()

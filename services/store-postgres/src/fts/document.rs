@@ -1,8 +1,9 @@
 //! What is indexed of a text.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use context_text::fold;
+use context_store::Neighbourhood;
+use context_text::{fold, gist};
 
 use super::Language;
 use crate::sql::{Bind, Fragment};
@@ -62,6 +63,8 @@ impl Document {
 }
 
 fn lexemes(text: &str, language: &Language) -> Document {
+    let gist = gist(text, &language.analyzer(), Neighbourhood::WORDS);
+    let gist: HashSet<&str> = gist.split(' ').collect();
     let mut lexemes: HashMap<String, Vec<u16>> = HashMap::new();
     let (mut position, mut bytes, mut cut) = (0_usize, 0_usize, false);
     language.analyzer().tokens(text, &mut |token| {
@@ -95,6 +98,10 @@ fn lexemes(text: &str, language: &Language) -> Document {
         for (i, position) in positions.iter().enumerate() {
             vector.push(if i == 0 { ':' } else { ',' });
             vector.push_str(&position.to_string());
+            if i == 0 && gist.contains(&**lexeme) {
+                // What it contributes to the contexts of the entries after it.
+                vector.push('C');
+            }
         }
     }
     Document { words: Words::Lexemes(vector), cut }
@@ -141,8 +148,8 @@ mod tests {
 
     #[test]
     fn stems_and_words_stand_at_their_positions() {
-        assert_eq!(vector("the running fox runs"), ["'fox':3", "'run':2,4", "'running':2", "'runs':4", "'the':1"]);
-        assert_eq!(vector("数据库"), ["'据库':2", "'数据':1"]);
+        assert_eq!(vector("the running fox runs"), ["'fox':3C", "'run':2C,4", "'running':2", "'runs':4", "'the':1"]);
+        assert_eq!(vector("数据库"), ["'据库':2C", "'数据':1C"]);
     }
 
     #[test]

@@ -1,38 +1,66 @@
 //! Indexing everything again when the tokens of a text have changed.
 
+use context_store::Neighbourhood;
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
 use super::{Document, Language};
 use crate::connection::AsyncPgConnection;
+use crate::neighbours;
 use crate::sql::{self, Bind, Fragment};
 
 /// Grows whenever the tokens of the same text change.
-const ANALYZER_VERSION: u32 = 1;
+const ANALYZER_VERSION: u32 = 2;
 
 /// Entries indexed in one transaction.
 const BATCH: i64 = 500;
 
-/// Indexes every entry again when the index was made with another language or analyzer. Interrupted, it begins anew at
+/// Indexes every entry again when the index was made with another language, analyzer or neighbourhood. Interrupted, it begins anew at
 /// the next start.
-pub(crate) async fn rebuild(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<()> {
+pub(crate) async fn rebuild(conn: &mut AsyncPgConnection, language: &Language, neighbourhood: Neighbourhood) -> diesel::QueryResult<()> {
     #[derive(QueryableByName)]
     struct Setting {
         #[diesel(sql_type = Text)]
         value: String,
     }
-    let wanted = format!("{} {ANALYZER_VERSION}", language.name());
+    let wanted = format!("{} {ANALYZER_VERSION} {}", language.name(), neighbourhood.note());
     let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = 'fts'", Vec::new());
     let found: Option<String> = sql::query::<Setting>(conn, read).await?.into_iter().next().map(|row| row.value);
     if found.as_deref() == Some(&wanted) {
         return Ok(());
     }
     let entries = reindex(conn, language).await?;
+    renew_contexts(conn, neighbourhood).await?;
     let write = "INSERT INTO context.settings (key, value) VALUES ('fts', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     sql::execute(conn, Fragment::prepared(write, vec![Bind::text(wanted)])).await?;
     tracing::info!(language = language.name(), entries, "The full-text index is made for this language");
     Ok(())
+}
+
+/// Makes every context anew, from words that are all made already.
+async fn renew_contexts(conn: &mut AsyncPgConnection, neighbourhood: Neighbourhood) -> diesel::QueryResult<()> {
+    #[derive(QueryableByName)]
+    struct Entry {
+        #[diesel(sql_type = Text)]
+        owner_id: String,
+        #[diesel(sql_type = BigInt)]
+        id: i64,
+    }
+    let (mut owner_id, mut id) = (String::new(), 0_i64);
+    loop {
+        conn.batch_execute("BEGIN").await?;
+        let next = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT ? FOR UPDATE";
+        let batch: Vec<Entry> =
+            sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner_id), Bind::Int(id), Bind::Int(BATCH)])).await?;
+        for of_owner in batch.chunk_by(|a, b| a.owner_id == b.owner_id) {
+            let ids = of_owner.iter().map(|entry| entry.id).collect();
+            neighbours::renew(conn, &of_owner[0].owner_id, ids, neighbourhood).await?;
+        }
+        conn.batch_execute("COMMIT").await?;
+        let Some(last) = batch.into_iter().next_back() else { return Ok(()) };
+        (owner_id, id) = (last.owner_id, last.id);
+    }
 }
 
 async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<u64> {

@@ -82,11 +82,44 @@ async fn another_language_indexes_every_entry_again() {
             }
         }
         let query = parse(Mode::Match, word, &Analyzer::new(ours)).expect("a query").expect("a word");
-        let search = FtsSearch { query, ranking_cap: 100 };
+        let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.0 };
         let page = Page { limit: 10, offset: 0 };
         let hits = store.fts_search(&OwnerId::default(), search, Filter::default(), page, selection, Read::default()).await;
         found.push(hits.expect("it works").entries.into_iter().map(|hit| hit.entry.text).collect::<Vec<_>>());
         store.close().await;
     }
     assert_eq!(found, [["a house"], ["viele Häuser"], ["dos gats"]]);
+}
+
+#[tokio::test]
+async fn another_neighbourhood_is_indexed_anew() {
+    use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
+    use context_store::{FtsSearch, Neighbourhood, OwnerId, Page, Read, RowSelection, WriteOptions};
+    use context_store_postgres::Config;
+    use context_text::{Analyzer, Language, Mode, parse};
+
+    let Some(database) = super::arrange::database().await else { return };
+    let neighbourhoods = [Neighbourhood::NONE, Neighbourhood::default(), Neighbourhood { entries: 1, ..Neighbourhood::default() }];
+    for (neighbourhood, expected) in neighbourhoods.into_iter().zip([1, 3, 2]) {
+        let store = PostgresStore::open(Config { neighbourhood, ..config(database.url()) }).await.expect("it opens");
+        if expected == 1 {
+            let entries = ["apple", "second", "third"].map(|text| NewEntry {
+                thread_id: ThreadId::from_stored("t".to_owned()),
+                source: Source::User,
+                text: text.to_owned(),
+                images: None,
+                metadata: None,
+                tags: None,
+            });
+            let options = WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() };
+            store.store_contexts(&OwnerId::default(), entries.to_vec(), true, options).await.expect("stored");
+        }
+        let query = parse(Mode::Match, "apple", &Analyzer::new(Language::English)).expect("a query").expect("a word");
+        let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.4 };
+        let (page, selection) =
+            (Page { limit: 10, offset: 0 }, RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 20 });
+        let hits = store.fts_search(&OwnerId::default(), search, Filter::default(), page, selection, Read::default()).await;
+        assert_eq!(hits.expect("it works").entries.len(), expected);
+        store.close().await;
+    }
 }

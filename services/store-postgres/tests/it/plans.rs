@@ -113,7 +113,7 @@ async fn a_rare_word_is_found_in_the_index_and_a_common_one_is_ranked_up_to_the_
     let Some((_database, store)) = many_entries().await else { return };
     for (word, found, capped) in [("fox", 4, None), ("common", 10, Some(100))] {
         let query = parse(Mode::Match, word, &Analyzer::new(Language::English)).expect("a query").expect("a word");
-        let search = FtsSearch { query, ranking_cap: 100 };
+        let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.0 };
         let page = Page { limit: 10, offset: 0 };
         let page =
             store.fts_search(&OwnerId::default(), search, Filter::default(), page, EXPLAINED, Read::default()).await.expect("it works");

@@ -72,7 +72,8 @@ pub(crate) fn search(
     } else {
         candidates(conn, &beyond_scope, owner, indexed, CANDIDATES)?
     };
-    let ranking = Ranking { filter, owner, cap: search.ranking_cap, joined: beyond_scope.count() > 0, reached };
+    let (cap, context_weight) = (search.ranking_cap, search.context_weight);
+    let ranking = Ranking { filter, owner, cap, context_weight, joined: beyond_scope.count() > 0, reached };
     let (mut matches, mut capped, mut statement) = ranking.matches(conn, &search.query.query)?;
     let mut used_fallback = false;
     if let (true, Some(fallback)) = (matches.is_empty(), &search.query.fallback) {
@@ -88,6 +89,7 @@ struct Ranking<'s> {
     filter: &'s Filter,
     owner: i64,
     cap: u32,
+    context_weight: f64,
     /// Whether each match's row is looked at before it is ranked.
     joined: bool,
     reached: Candidates,
@@ -97,12 +99,13 @@ impl Ranking<'_> {
     /// The newest matches with their scores, up to the cap, and whether there are more.
     fn matches(&self, conn: &mut SqliteConnection, query_tree: &Query) -> QueryResult<(Vec<Match>, bool, Fragment)> {
         let fts = format!("fts_{}", self.owner);
-        // bm25 is lower for better matches; the other columns never count.
-        let mut statement = Fragment::new(format!("SELECT {fts}.rowid AS row_id, -bm25({fts}, 1.0, 0.0, 0.0) AS score FROM {fts}"));
+        // bm25 is lower for better matches; the scope never counts.
+        let mut statement = Fragment::new(format!("SELECT {fts}.rowid AS row_id, -bm25({fts}, 1.0, "));
+        statement.bind(Bind::Float(self.context_weight)).push(&format!(", 0.0) AS score FROM {fts}"));
         if self.joined {
             statement.push(&format!(" CROSS JOIN entries ON entries.row_id = {fts}.rowid"));
         }
-        let mut expression = expression::expression(query_tree);
+        let mut expression = expression::expression(query_tree, self.context_weight > 0.0);
         expression.push_str(&scope::expression(self.filter));
         statement.push(&format!(" WHERE {fts} MATCH ")).bind(Bind::Text(expression));
         if let Candidates::All(rows) = &self.reached {

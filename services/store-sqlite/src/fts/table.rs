@@ -1,7 +1,8 @@
 //! Making and filling the full-text tables.
 
 use context_model::{ContentType, Source};
-use context_text::Language;
+use context_store::Neighbourhood;
+use context_text::{Analyzer, Language};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
@@ -10,11 +11,12 @@ use diesel::sqlite::{Sqlite, SqliteConnection};
 
 use super::scope;
 use crate::indexable::Indexable;
+use crate::neighbours::{Neighbours, Place};
 use crate::schema::{entries, meta, owners};
 use crate::tokenizer::VERBATIM;
 
 /// Grows whenever the tokens of the same text change, so that older databases are indexed again.
-const ANALYZER_VERSION: u32 = 1;
+const ANALYZER_VERSION: u32 = 2;
 
 /// The key in `meta` of what the tables were made with.
 const MADE_WITH: &str = "fts";
@@ -29,6 +31,8 @@ pub(crate) struct Document<'e> {
     pub row_id: i64,
     /// The text.
     pub text: &'e Indexable,
+    /// The words of its neighbours, between spaces.
+    pub context: &'e str,
     /// The thread.
     pub thread_id: &'e str,
     /// Who wrote it.
@@ -59,7 +63,7 @@ pub(crate) fn create_table(conn: &mut SqliteConnection, owner: i64, language: La
 /// # Errors
 /// The database's.
 pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, document: &Document<'_>) -> QueryResult<()> {
-    let Document { row_id, text, thread_id, source, content_type, tags } = document;
+    let Document { row_id, text, context, thread_id, source, content_type, tags } = document;
     let mut scope = String::with_capacity(32 + 18 * tags.len());
     scope.push(VERBATIM);
     scope.push_str(scope::source(*source));
@@ -71,7 +75,12 @@ pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, document: &Documen
         scope.push(' ');
         scope.push_str(&scope::tag(tag));
     }
-    Insert { owner, row_id: *row_id, text: text.as_str(), scope: &scope }.execute(conn).map(drop)
+    let mut ctx = String::with_capacity(context.len() + 4);
+    ctx.push(VERBATIM);
+    // At one place with the words, so that the column counts the same for every entry: 1.
+    ctx.push_str("- ");
+    ctx.push_str(context);
+    Insert { owner, row_id: *row_id, text: text.as_str(), ctx: &ctx, scope: &scope }.execute(conn).map(drop)
 }
 
 /// Takes an entry out of the index.
@@ -86,6 +95,7 @@ struct Insert<'e> {
     owner: i64,
     row_id: i64,
     text: &'e str,
+    ctx: &'e str,
     scope: &'e str,
 }
 
@@ -99,10 +109,12 @@ impl QueryFragment<Sqlite> for Insert<'_> {
         if self.owner > OWNERS_WITH_PREPARED_STATEMENTS {
             out.unsafe_to_cache_prepared();
         }
-        out.push_sql(&format!("INSERT INTO fts_{}(rowid, text, scope) VALUES (", self.owner));
+        out.push_sql(&format!("INSERT INTO fts_{}(rowid, text, ctx, scope) VALUES (", self.owner));
         out.push_bind_param::<BigInt, _>(&self.row_id)?;
         out.push_sql(", ");
         out.push_bind_param::<Text, _>(self.text)?;
+        out.push_sql(", ");
+        out.push_bind_param::<Text, _>(self.ctx)?;
         out.push_sql(", ");
         out.push_bind_param::<Text, _>(self.scope)?;
         out.push_sql(")");
@@ -142,16 +154,17 @@ pub(crate) fn forget(conn: &mut SqliteConnection) -> QueryResult<()> {
     diesel::delete(meta::table.find(MADE_WITH)).execute(conn).map(drop)
 }
 
-/// Indexes every entry again when the tables were made for another language or by another analyzer, and says whether
-/// it did. To be called with the writing connection, outside a transaction, before anybody searches.
+/// Indexes every entry again when the tables were made for another language or neighbourhood or by another analyzer, and
+/// says whether it did. To be called with the writing connection, outside a transaction, before anybody searches.
 ///
 /// Works in slices with a transaction each. What the tables are made with is noted at the end, so that an interrupted
 /// rebuild starts anew.
 ///
 /// # Errors
 /// The database's.
-pub(crate) fn rebuild(conn: &mut SqliteConnection, language: Language) -> QueryResult<bool> {
-    let wanted = format!("{} {ANALYZER_VERSION}", language.name());
+pub(crate) fn rebuild(conn: &mut SqliteConnection, language: Language, neighbourhood: Neighbourhood) -> QueryResult<bool> {
+    let wanted = format!("{} {ANALYZER_VERSION} {}", language.name(), neighbourhood.note());
+    let mut neighbours = Neighbours::new(neighbourhood, Analyzer::new(language));
     let made_with: Option<String> = meta::table.find(MADE_WITH).select(meta::value).first(conn).optional()?;
     if made_with.as_deref() == Some(&*wanted) {
         return Ok(false);
@@ -163,7 +176,7 @@ pub(crate) fn rebuild(conn: &mut SqliteConnection, language: Language) -> QueryR
             create_table(conn, owner, language)
         })?;
         let mut last = owner << 40;
-        while let Some(next) = conn.immediate_transaction(|conn| index_slice(conn, owner, last))? {
+        while let Some(next) = conn.immediate_transaction(|conn| index_slice(conn, owner, last, &mut neighbours))? {
             last = next;
         }
     }
@@ -174,27 +187,38 @@ pub(crate) fn rebuild(conn: &mut SqliteConnection, language: Language) -> QueryR
 }
 
 /// Indexes the entries after a row and gives the last one, or `None` when there are no more.
-fn index_slice(conn: &mut SqliteConnection, owner: i64, after: i64) -> QueryResult<Option<i64>> {
+fn index_slice(conn: &mut SqliteConnection, owner: i64, after: i64, neighbours: &mut Neighbours) -> QueryResult<Option<i64>> {
     const SLICE: usize = 1000;
     // Texts may be megabytes long; only so many are in memory together.
     const ROWS: i64 = 20;
     let mut last = after;
     let mut indexed = 0;
     while indexed < SLICE {
-        let rows: Vec<(i64, String, String, i64, String, String)> = entries::table
+        let rows: Vec<(i64, String, String, i64, i64, String, String)> = entries::table
             .filter(entries::row_id.gt(last).and(entries::row_id.lt((owner + 1) << 40)))
             .order(entries::row_id)
             .limit(ROWS)
-            .select((entries::row_id, entries::thread_id, entries::source, entries::image_count, entries::tags, entries::text))
+            .select((
+                entries::row_id,
+                entries::thread_id,
+                entries::source,
+                entries::image_count,
+                entries::created_at,
+                entries::tags,
+                entries::text,
+            ))
             .load(conn)?;
         let full = rows.len() == 20;
-        for (row_id, thread_id, source, image_count, tags, text) in rows {
+        for (row_id, thread_id, source, image_count, created_at, tags, text) in rows {
             let source = if source == Source::Agent.as_str() { Source::Agent } else { Source::User };
             let tags: Vec<String> =
                 serde_json::from_str(&tags).map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
             let content_type = ContentType::of(usize::from(image_count > 0));
+            let place = Place { owner, thread_id: &thread_id, created_at, row_id };
+            let context = neighbours.of_next(conn, &place, &text)?;
             let text = Indexable::plain(&text);
-            insert(conn, owner, &Document { row_id, text: &text, thread_id: &thread_id, source, content_type, tags: &tags })?;
+            let document = Document { row_id, text: &text, context: &context, thread_id: &thread_id, source, content_type, tags: &tags };
+            insert(conn, owner, &document)?;
             last = row_id;
             indexed += 1;
         }

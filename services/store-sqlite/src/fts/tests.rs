@@ -3,7 +3,7 @@
 mod agreement;
 
 use context_model::{Comparison, Condition, ContentType, Filter, JsonObject, Scalar, Source, Tags, ThreadId, Timestamp};
-use context_store::{FtsSearch, Page, StoredEntry};
+use context_store::{FtsSearch, Neighbourhood, Page, StoredEntry};
 use context_text::{Analyzer, Language, Mode, parse};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -69,6 +69,7 @@ impl Texts {
         let document = Document {
             row_id: row_id(owner, entry.id),
             text: &Indexable::analyzed(&Analyzer::new(self.language), &entry.text),
+            context: "",
             thread_id: &entry.thread_id,
             source: entry.source,
             content_type: entry.content_type,
@@ -80,7 +81,8 @@ impl Texts {
 
     fn search(&mut self, mode: Mode, text: &str, filter: &Filter, page: Page, cap: u32) -> Found {
         let parsed = parse(mode, text, &Analyzer::new(self.language)).unwrap().expect("something to search for");
-        search(&mut self.conn, &FtsSearch { query: parsed, ranking_cap: cap }, filter, OWNER, page, &[path("status")]).unwrap()
+        search(&mut self.conn, &FtsSearch { query: parsed, ranking_cap: cap, context_weight: 0.0 }, filter, OWNER, page, &[path("status")])
+            .unwrap()
     }
 
     /// The ids found, best first.
@@ -300,6 +302,7 @@ fn a_deleted_entry_is_gone_and_can_come_back_changed() {
     let document = Document {
         row_id: row_id(OWNER, 1),
         text: &Indexable::plain("plum"),
+        context: "",
         thread_id: "t1",
         source: Source::User,
         content_type: ContentType::Text,
@@ -317,11 +320,11 @@ fn another_language_rebuilds_the_tables_once() {
     }
     texts.put(OWNER + 1, |_| {}, "Häuser");
     assert!(texts.find(Mode::Match, "haus").is_empty());
-    assert!(rebuild(&mut texts.conn, Language::German).unwrap());
+    assert!(rebuild(&mut texts.conn, Language::German, Neighbourhood::NONE).unwrap());
     texts.language = Language::German;
     assert_eq!(texts.find(Mode::Match, "haus"), [1]);
     assert_eq!(texts.find(Mode::Match, "house").len(), 44);
-    assert!(!rebuild(&mut texts.conn, Language::German).unwrap());
+    assert!(!rebuild(&mut texts.conn, Language::German, Neighbourhood::NONE).unwrap());
 }
 
 #[test]
@@ -366,7 +369,7 @@ fn a_text_is_indexed_the_same_whoever_analyzes_it() {
         let mut all = Texts::new(Language::English);
         for (row_id, text) in (1..).zip(texts) {
             let text = &indexable(text);
-            let document = Document { row_id, text, thread_id: "t", source: Source::User, content_type: ContentType::Text, tags: &[] };
+            let document = Document { row_id, text, context: "", thread_id: "t", source: Source::User, content_type: ContentType::Text, tags: &[] };
             insert(&mut all.conn, OWNER, &document).unwrap();
         }
         all.conn.batch_execute(&format!("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, fts_{OWNER}, instance)")).unwrap();

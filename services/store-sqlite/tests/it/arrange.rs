@@ -48,9 +48,18 @@ pub async fn texts(store: &dyn Store) -> Vec<String> {
 
 /// The texts that match these words.
 pub async fn found(store: &dyn Store, language: &str, words: &str) -> Vec<String> {
+    found_with(store, language, words, 0.0).await
+}
+
+/// The texts that match these English words, or whose neighbours do.
+pub async fn found_near(store: &dyn Store, words: &str) -> Vec<String> {
+    found_with(store, "english", words, 0.4).await
+}
+
+async fn found_with(store: &dyn Store, language: &str, words: &str, context_weight: f64) -> Vec<String> {
     let analyzer = Analyzer::new(Language::parse(language).unwrap_or(Language::Unstemmed));
     let query = parse(Mode::Match, words, &analyzer).unwrap().unwrap();
-    let search = FtsSearch { query, ranking_cap: 1000 };
+    let search = FtsSearch { query, ranking_cap: 1000, context_weight };
     let page = Page { limit: 1000, offset: 0 };
     let found = store.fts_search(&OwnerId::default(), search, Filter::default(), page, SELECTION, read()).await.unwrap();
     found.entries.into_iter().map(|found| found.entry.text).collect()

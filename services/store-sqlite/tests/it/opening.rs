@@ -3,7 +3,7 @@
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
 
-use context_store::{OwnerId, Store, StoreError};
+use context_store::{Neighbourhood, OwnerId, Store, StoreError};
 use context_store_sqlite::{Config, OpenError, SqliteStore, Started};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -204,6 +204,21 @@ async fn another_language_is_indexed_anew() {
         let store = SqliteStore::open(Config { language: language.to_owned(), ..Config::new(&path) }).unwrap();
         store_batch(&store, [entry("viele Häuser")]).await;
         assert_eq!(!crate::arrange::found(&store, language, "haus").await.is_empty(), finds, "{language}");
+        store.close().await;
+    }
+}
+
+#[tokio::test]
+async fn another_neighbourhood_is_indexed_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("contexts.db");
+    let neighbourhoods = [Neighbourhood::NONE, Neighbourhood::default(), Neighbourhood { entries: 1, ..Neighbourhood::default() }];
+    for (neighbourhood, expected) in neighbourhoods.into_iter().zip([1, 3, 2]) {
+        let store = SqliteStore::open(Config { neighbourhood, ..Config::new(&path) }).unwrap();
+        if expected == 1 {
+            store_batch(&store, ["apple", "second", "third"].map(entry)).await;
+        }
+        assert_eq!(crate::arrange::found_near(&store, "apple").await.len(), expected);
         store.close().await;
     }
 }

@@ -8,7 +8,7 @@ use crate::{FtsPage, FtsSearch, OwnerId, Page, Store};
 
 async fn ranked_for(store: &dyn Store, owner: &OwnerId, words: &str, filter: Filter, page: Page) -> FtsPage {
     let parsed = parse(Mode::Match, words, &Analyzer::new(Language::English)).expect("a query").expect("has words");
-    let search = FtsSearch { query: parsed, ranking_cap: 10_000 };
+    let search = FtsSearch { query: parsed, ranking_cap: 10_000, context_weight: 0.0 };
     store.fts_search(owner, search, filter, page, EVERYTHING, now()).await.expect("the search works")
 }
 

@@ -227,7 +227,7 @@ pub async fn both_rankings_show_one_state(store: &dyn Store) {
     let id = store_at(store, "fox and hound", &[0.0]).await;
     let wordless = store_at(store, "nothing of the kind", &[10.0]).await;
     let query = parse(Mode::Match, "fox", &Analyzer::new(Language::English)).expect("parses").expect("has words");
-    let search = RankSearch { fts: Some(FtsSearch { query, ranking_cap: 100 }), explain: true, ..by_meaning(0.0, 10) };
+    let search = RankSearch { fts: Some(FtsSearch { query, ranking_cap: 100, context_weight: 0.0 }), explain: true, ..by_meaning(0.0, 10) };
     let found = ranking(vectors, search, Filter::default()).await;
     assert_eq!(found.fts.iter().map(|found| found.id).collect::<Vec<_>>(), [id]);
     assert_eq!(found.semantic.iter().map(|found| found.id).collect::<Vec<_>>(), [id, wordless]);
