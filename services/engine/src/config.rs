@@ -102,7 +102,6 @@ impl EngineConfig {
             Switch::True => Err(StartError { setting, missing }),
             Switch::False | Switch::Auto => Ok(()),
         };
-        demand(self.summaries, "ENABLE_SUMMARY_GENERATION", "this version has no summary provider")?;
         if self.fts == Switch::False && self.semantic == Switch::False {
             demand(
                 self.hybrid,

@@ -21,11 +21,15 @@ impl Engine {
         let entry = validate::entry(request, &self.config.limits, &mut 0)?;
         caller.require_thread(&entry.thread_id)?;
         self.admit(caller, of_entry(&entry)).await?;
+        let wants_summary = self.wants_summary(&entry.text);
         let Embeddings { items, pending } = self.embed(vec![Some(entry.text.clone())]).await?;
         options.embeddings = items;
         let thread_id = entry.thread_id.as_str().to_owned();
         let written = self.store.store_contexts(&caller.owner, vec![entry], true, options).await.map_err(one_item)?;
         let (ItemOutcome { id, version, duplicate }, revision) = single(written)?;
+        if wants_summary && !duplicate {
+            self.awaits_summary(caller, id);
+        }
         let message = if duplicate {
             format!("Context {id} is the thread's newest entry and says the same; no second one was stored")
         } else {
@@ -54,6 +58,7 @@ impl Engine {
         let usage = items.iter().map(of_entry);
         let bytes = usage.fold(0_u64, |sum, usage| sum.saturating_add(usage.bytes));
         self.admit(caller, Usage { entries: items.len() as u64, artifacts: 0, bytes }).await?;
+        let want_summaries: Vec<bool> = items.iter().map(|entry| self.wants_summary(&entry.text)).collect();
         let embeddings = self.embed(items.iter().map(|entry| Some(entry.text.clone())).collect()).await?;
         options.embeddings = embeddings.items;
         let written = if items.is_empty() {
@@ -61,6 +66,7 @@ impl Engine {
         } else {
             self.store.store_contexts(&caller.owner, items, atomic, options).await.map_err(|e| e.into_error("entries"))?
         };
+        self.await_summaries(caller, &want_summaries, &written.outcome);
         let mut reply = batch_reply(written, failed, "Stored", |_| None, |_| None);
         reply.message = self.stored_message(reply.message, embeddings.pending);
         Ok(reply)
@@ -77,11 +83,15 @@ impl Engine {
         let update = validate::update(request, &self.config.limits, &mut 0)?;
         self.reached(caller, &[update.id]).await?.check(update.id)?;
         self.admit(caller, Usage { entries: 0, artifacts: 0, bytes: of_update(&update) }).await?;
+        let wants_summary = update.text.as_deref().is_some_and(|text| self.wants_summary(text));
         let Embeddings { items, pending } = self.embed(vec![update.text.clone()]).await?;
         options.embeddings = items;
         let updated_fields = update.updated_fields();
         let written = self.store.update_contexts(&caller.owner, vec![update], true, options).await.map_err(one_item)?;
         let (ItemOutcome { id, version, duplicate: _ }, revision) = single(written)?;
+        if wants_summary {
+            self.awaits_summary(caller, id);
+        }
         let message = self.stored_message(format!("Updated {} of context {id}", updated_fields.join(", ")), pending);
         Ok(UpdateContextReply { success: true, context_id: id, updated_fields, message, version, revision })
     }
@@ -112,6 +122,8 @@ impl Engine {
         let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
         let bytes = items.iter().map(of_update).fold(0, u64::saturating_add);
         self.admit(caller, Usage { entries: 0, artifacts: 0, bytes }).await?;
+        let want_summaries: Vec<bool> =
+            items.iter().map(|update| update.text.as_deref().is_some_and(|text| self.wants_summary(text))).collect();
         let embeddings = self.embed(items.iter().map(|update| update.text.clone()).collect()).await?;
         options.embeddings = embeddings.items;
         let fields: Vec<Vec<String>> = items.iter().map(context_model::EntryUpdate::updated_fields).collect();
@@ -120,6 +132,7 @@ impl Engine {
         } else {
             self.store.update_contexts(&caller.owner, items, atomic, options).await.map_err(|e| e.into_error("updates"))?
         };
+        self.await_summaries(caller, &want_summaries, &written.outcome);
         let mut reply = batch_reply(written, failed, "Updated", |stored| fields.get(stored).cloned(), |index| ids.get(index).copied());
         reply.message = self.stored_message(reply.message, embeddings.pending);
         Ok(reply)
@@ -141,6 +154,15 @@ impl Engine {
             RowSelection { images: include_images.unwrap_or(true), text_chars: None, explain: false, max_bytes: self.max_reply_bytes() };
         let page = self.store.get_contexts(&caller.owner, ids, selection, Self::read(min_revision)).await.map_err(crate::store_error)?;
         Ok(GetContextByIdsReply { result: page.entries.into_iter().map(full_entry).collect(), revision: page.revision })
+    }
+
+    /// Notes which items of a batch wait for summaries.
+    fn await_summaries(&self, caller: &Caller, wanted: &[bool], batch: &StoredBatch) {
+        for (item, _) in batch.items.iter().zip(wanted).filter(|(_, wanted)| **wanted) {
+            if let Ok(ItemOutcome { id, version: _, duplicate: false }) = item {
+                self.awaits_summary(caller, *id);
+            }
+        }
     }
 
     /// The outcome of a batch of which no item was worth sending to the store.

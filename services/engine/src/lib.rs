@@ -32,6 +32,7 @@ mod search;
 mod secret;
 mod semantic;
 mod statistics;
+mod summary;
 mod threads;
 mod tokens;
 mod truncate;
@@ -67,6 +68,7 @@ pub struct Engine {
     analyzer: Analyzer,
     meaning: meaning::Meaning,
     counts: quota::Counts,
+    summaries: summary::Summaries,
 }
 
 impl Engine {
@@ -77,7 +79,15 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         config.check()?;
         let analyzer = Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
-        Ok(Self { store, config, clock, analyzer, meaning: meaning::Meaning::default(), counts: quota::Counts::default() })
+        Ok(Self {
+            store,
+            config,
+            clock,
+            analyzer,
+            meaning: meaning::Meaning::default(),
+            counts: quota::Counts::default(),
+            summaries: summary::Summaries::default(),
+        })
     }
 
     /// What the engine was configured with.

@@ -1,6 +1,6 @@
 //! Counting entries and telling the state of every feature.
 
-use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, SemanticSearchStatus, Statistics, SummaryStatus, Violations};
+use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, SemanticSearchStatus, Statistics, Violations};
 
 use crate::{Caller, Engine, Scope, Switch, validate};
 
@@ -26,11 +26,6 @@ impl Engine {
             _ => counts.database_bytes,
         };
         let config = &self.config;
-        // A feature that this version cannot provide is off unless it is switched off explicitly, which is said too.
-        let absent = |switch: Switch, setting: &str, why: &str| match switch {
-            Switch::False => format!("switched off by {setting}=false"),
-            Switch::True | Switch::Auto => why.to_owned(),
-        };
         let (semantic, chunking, reranking) = self.meaning_status(caller, counts.total_entries).await?;
         Ok(Statistics {
             total_entries: counts.total_entries,
@@ -53,16 +48,7 @@ impl Engine {
             },
             chunking,
             reranking,
-            summary_generation: SummaryStatus {
-                enabled: false,
-                available: false,
-                reason: Some(absent(config.summaries, "ENABLE_SUMMARY_GENERATION", "this version has no summary provider")),
-                provider: None,
-                model: None,
-                summary_count: 0,
-                coverage_percentage: 0.0,
-                min_content_length: i64::from(config.summary_min_content_length),
-            },
+            summary_generation: self.summary_status(caller, counts.total_entries).await?,
             revision: counts.revision,
         })
     }
@@ -121,6 +107,6 @@ impl Engine {
 }
 
 /// 0 to 100, two decimals; nothing to cover is fully covered.
-fn percentage(part: i64, whole: i64) -> f64 {
+pub(crate) fn percentage(part: i64, whole: i64) -> f64 {
     if whole == 0 { 100.0 } else { (part as f64 / whole as f64 * 10_000.0).round() / 100.0 }
 }

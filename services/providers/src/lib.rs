@@ -1,6 +1,6 @@
-//! Who makes embeddings and reranks results.
+//! Who makes embeddings, reranks results and writes summaries.
 //!
-//! [`Embedder`] and [`Reranker`] are what the engine asks; [`local`] answers inside the service with a
+//! [`Embedder`], [`Reranker`] and [`Summarizer`] are what the engine asks; [`local`] answers inside the service with a
 //! model from a directory, [`http`](crate::http) asks a server. A provider knows nothing of entries, owners or databases, and holds no text longer than a
 //! call.
 
@@ -10,7 +10,9 @@ pub mod fetch;
 pub mod http;
 pub mod local;
 mod reranker;
+mod summarizer;
 
 pub use embedder::{Embedder, Model, Role, TokenVectors, best_similarities};
 pub use error::ProviderError;
 pub use reranker::Reranker;
+pub use summarizer::Summarizer;

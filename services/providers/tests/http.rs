@@ -1,117 +1,15 @@
 //! Providers over HTTP, against a server that answers as their documentation records it, and against one that fails.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod server;
+
 use std::time::{Duration, Instant};
 
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel, Secret};
 use context_providers::local::{ChunkWish, Prefixes};
 use context_providers::{Embedder as _, ProviderError, Role};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Mutex;
 
-/// A request as the server saw it.
-#[derive(Debug, Clone)]
-struct Seen {
-    path: String,
-    head: String,
-    body: Value,
-}
-
-type Answer = Arc<dyn Fn(&Seen, usize) -> Reply + Send + Sync>;
-
-/// What the server does with a request.
-enum Reply {
-    Json(Value),
-    Status(u16, &'static [(&'static str, &'static str)], Value),
-    /// This many bytes of a longer answer, then the end of the connection.
-    Truncated,
-    /// A byte now and then, for ever.
-    Trickle,
-    /// Nothing.
-    Hang,
-}
-
-struct Server {
-    url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    requests: Arc<AtomicUsize>,
-}
-
-impl Server {
-    async fn start(answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (seen, requests) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
-        let (answer, of_server, count): (Answer, _, _) = (Arc::new(answer), Arc::clone(&seen), Arc::clone(&requests));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&answer), Arc::clone(&of_server), Arc::clone(&count)));
-            }
-        });
-        Self { url, seen, requests }
-    }
-
-    async fn last(&self) -> Seen {
-        self.seen.lock().await.last().cloned().expect("a request came")
-    }
-
-    fn count(&self) -> usize {
-        self.requests.load(Ordering::SeqCst)
-    }
-}
-
-async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Seen>>>, count: Arc<AtomicUsize>) {
-    while let Some(request) = read(&mut stream).await {
-        let number = count.fetch_add(1, Ordering::SeqCst);
-        let reply = answer(&request, number);
-        seen.lock().await.push(request);
-        let (status, headers, body) = match reply {
-            Reply::Json(body) => (200, &[][..], body.to_string()),
-            Reply::Status(status, headers, body) => (status, headers, body.to_string()),
-            Reply::Truncated => {
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"embeddings\":[[0.1").await;
-                return;
-            }
-            Reply::Trickle => {
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n").await;
-                while stream.write_all(b" ").await.is_ok() {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-                return;
-            }
-            Reply::Hang => std::future::pending().await,
-        };
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n", body.len());
-        if stream.write_all((head + &body).as_bytes()).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn read(stream: &mut TcpStream) -> Option<Seen> {
-    let mut bytes = Vec::new();
-    let end = loop {
-        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break end + 4;
-        }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
-    let length: usize = head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
-    while bytes.len() < end + length {
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    }
-    let path = String::from_utf8_lossy(&bytes[..end]).split(' ').nth(1)?.to_owned();
-    Some(Seen { path, head, body: serde_json::from_slice(&bytes[end..end + length]).ok()? })
-}
+use server::{Reply, Seen, Server};
 
 fn access(url: &str) -> Access {
     Access { url: url.to_owned(), key: Some(Secret::new("key-of-the-test")), patience: Duration::from_millis(500) }

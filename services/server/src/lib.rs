@@ -42,6 +42,7 @@ mod reembed;
 mod rest;
 mod serve;
 mod socket;
+mod summaries;
 mod wire;
 
 pub use admin::command as administer;

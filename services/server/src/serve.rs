@@ -33,6 +33,7 @@ use crate::open::{DRAIN_ROUTE, Opened, open};
 use crate::reembed::{Moves, REEMBED_ROUTE, reembed};
 use crate::rest::{self, Problem};
 use crate::socket::{BindError, Socket};
+use crate::summaries;
 
 /// Smaller replies gain nothing from compression.
 const MIN_COMPRESSED_BYTES: u16 = 1024;
@@ -113,6 +114,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
             return Err(StartError::Settings(sentence));
         }
     };
+    let summarizing = summaries::install(&engine, config).map_err(StartError::Settings)?;
     let in_background = Arc::clone(&engine);
     let backfill = tokio::spawn(async move { in_background.backfill().await }).abort_handle();
     let (socket, unix) = Socket::bind(&config.socket()).await?;
@@ -144,7 +146,7 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     Ok(Started::Running(Running {
         places,
         engine,
-        in_background: reaching.into_iter().chain([backfill]).collect(),
+        in_background: reaching.into_iter().chain(summarizing).chain([backfill]).collect(),
         health,
         connections,
         socket,

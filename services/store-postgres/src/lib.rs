@@ -38,6 +38,7 @@ mod statement;
 mod statistics;
 mod store;
 mod store_entry;
+mod summaries;
 mod tags;
 mod target;
 mod threads;

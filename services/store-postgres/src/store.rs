@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
     ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, Neighbourhood, OwnerId, Page, Read, Result, RowSelection, SearchPage,
-    Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
+    Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
 };
 use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::watch;
@@ -415,6 +415,10 @@ impl Store for PostgresStore {
     }
 
     fn vectors(&self) -> Option<&dyn VectorStore> {
+        Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn SummaryStore> {
         Some(self)
     }
 

@@ -104,7 +104,7 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
     change.bind(Bind::Int(version)).push(", updated_at = ").bind(Bind::Int(updated_at));
     change.push(", image_count = ").bind(Bind::Int(image_count));
     if let (Some(text), Some(document)) = (text, document) {
-        change.push(", text = ").bind(Bind::text(text)).push(", words = ").append(document.expression());
+        change.push(", summary = '', text = ").bind(Bind::text(text)).push(", words = ").append(document.expression());
         change.push(", words_cut = ").bind(Bind::Bool(document.cut));
     }
     if let Some(metadata) = &metadata {

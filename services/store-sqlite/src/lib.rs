@@ -40,6 +40,7 @@ mod statement;
 mod statistics;
 mod store;
 mod store_entry;
+mod summaries;
 mod tags;
 mod threads;
 mod tokenizer;

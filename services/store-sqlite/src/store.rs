@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
 use context_store::{
     ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, Neighbourhood, OwnerId, Page, Read, Recorded, Result,
-    RowSelection, SearchPage, Store, StoreError, StoreStatistics, StoredBatch, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
+    RowSelection, SearchPage, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore, WriteOptions,
+    Written,
 };
 use context_text::{Analyzer, Language};
 use diesel::sqlite::SqliteConnection;
@@ -403,6 +404,10 @@ impl Store for SqliteStore {
             None => Ok(Usage::default()),
         })
         .await
+    }
+
+    fn summaries(&self) -> Option<&dyn SummaryStore> {
+        Some(self)
     }
 
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {

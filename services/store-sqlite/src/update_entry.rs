@@ -69,6 +69,8 @@ pub(crate) fn update(
             table::text.eq(text.as_deref().unwrap_or(&stored.text)),
             table::tags.eq(tags_json(&tags_now)),
             table::image_count.eq(image_count),
+            // Of another text.
+            table::summary.eq(if text.is_some() { "" } else { stored.summary.as_str() }),
         ))
         .execute(transaction.conn)?;
     if let Some(metadata) = metadata {

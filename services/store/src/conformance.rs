@@ -29,6 +29,7 @@ pub mod retransmits;
 pub mod revisions;
 pub mod statistics;
 pub mod storing;
+pub mod summaries;
 pub mod threads;
 pub mod updates;
 pub mod vectors;
@@ -92,6 +93,7 @@ macro_rules! conformance_tests {
                 an_entry_that_is_updated_all_the_time_is_found_all_the_time, the_vectors_of_a_batch_are_those_of_its_last_texts,
                 a_move_gathers_beside_what_is_in_use_and_changes_at_once,
                 a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew, a_move_may_leave_some_entries_waiting;
+            summaries: long_texts_wait_for_their_summaries, a_summary_joins_its_entry, an_updated_text_loses_its_summary;
             idempotency: a_repeated_request_gets_the_first_outcome, another_request_with_the_key_is_refused,
                 a_failed_request_records_nothing, keys_belong_to_an_owner, keys_expire_after_a_day,
                 failures_of_items_are_repeated_too;
@@ -164,6 +166,7 @@ mod tests {
             include_str!("conformance/revisions.rs"),
             include_str!("conformance/statistics.rs"),
             include_str!("conformance/storing.rs"),
+            include_str!("conformance/summaries.rs"),
             include_str!("conformance/threads.rs"),
             include_str!("conformance/updates.rs"),
             include_str!("conformance/vectors.rs"),

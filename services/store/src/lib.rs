@@ -15,6 +15,7 @@ mod keys;
 mod neighbourhood;
 mod read;
 mod record;
+mod summaries;
 mod vectors;
 mod write;
 
@@ -27,6 +28,7 @@ pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
 pub use neighbourhood::Neighbourhood;
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage, Usage};
 pub use record::{Once, Record, Recorded, RecordedItem};
+pub use summaries::{LateSummary, SummaryStore, Unsummarized, UnsummarizedPage};
 pub use vectors::{
     Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place, RankSearch, RankedByMeaning,
     RankedByWords, Ranking, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
@@ -83,6 +85,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What the store can do with vectors; `None` when it keeps none.
     fn vectors(&self) -> Option<&dyn VectorStore> {
+        None
+    }
+
+    /// What the store can do with summaries; `None` when it keeps none.
+    fn summaries(&self) -> Option<&dyn SummaryStore> {
         None
     }
 

@@ -61,6 +61,8 @@ pub(super) struct Client {
     http: HyperClient<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: String,
     key: Option<(HeaderName, HeaderValue)>,
+    /// A header of every request.
+    header: Option<(HeaderName, HeaderValue)>,
     patience: Duration,
     places: Semaphore,
 }
@@ -97,7 +99,13 @@ impl Client {
         let connector = connector()?;
         // Redirects are not followed: a key must not reach another host.
         let http = HyperClient::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { http, url, key, patience: access.patience, places: Semaphore::new(CONCURRENT) })
+        Ok(Self { http, url, key, header: None, patience: access.patience, places: Semaphore::new(CONCURRENT) })
+    }
+
+    /// Sends this header with every request.
+    pub fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.header = Some((HeaderName::from_static(name), HeaderValue::from_static(value)));
+        self
     }
 
     /// Sends JSON and gives the JSON of the answer, after some attempts where that helps.
@@ -129,7 +137,7 @@ impl Client {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri.clone();
         request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some((name, value)) = &self.key {
+        for (name, value) in self.key.iter().chain(&self.header) {
             request.headers_mut().insert(name.clone(), value.clone());
         }
         let response = match self.http.request(request).await {

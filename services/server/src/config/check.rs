@@ -19,7 +19,8 @@ impl Config {
         }
         self.check_addresses()?;
         self.engine().check().map_err(|error| error.to_string())?;
-        crate::models::choose(self).map(drop)
+        crate::models::choose(self)?;
+        crate::summaries::choose(self).map(drop)
     }
 
     fn check_addresses(&self) -> Result<(), String> {

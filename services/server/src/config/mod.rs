@@ -22,7 +22,7 @@ pub use docs::configuration_page;
 pub use limits::LimitSettings;
 pub use load::Load;
 pub use log::{Format, Level, Log};
-pub use models::{EmbeddingProvider, Models, OnFailure};
+pub use models::{EmbeddingProvider, Models, OnFailure, SummaryProvider};
 pub use network::{Auth, Network};
 pub use oidc::Oidc;
 pub use postgres::Postgres;

@@ -30,6 +30,21 @@ pub enum EmbeddingProvider {
     None,
 }
 
+/// Who writes summaries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SummaryProvider {
+    /// Ollama, when a model is named
+    Auto,
+    /// Ollama
+    Ollama,
+    /// OpenAI, or a server that speaks like it
+    Openai,
+    /// Anthropic
+    Anthropic,
+    /// Nobody
+    None,
+}
+
 /// What a store does when no embedding can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum OnFailure {
@@ -117,9 +132,39 @@ pub struct Models {
     #[arg(long, env = "CHUNK_OVERLAP", value_name = "N", value_parser = number(0, 50_000), global = true)]
     pub chunk_overlap: Option<u64>,
 
-    /// Generated summaries: true, false, or auto (on when a model can write them; this version has none).
+    /// Generated summaries: true, false, or auto (on when SUMMARY_MODEL is set).
     #[arg(long, env = "ENABLE_SUMMARY_GENERATION", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_summary_generation: Switch,
+
+    /// Who writes summaries: ollama, openai (or a server that speaks like it), anthropic, none; or auto: Ollama when
+    /// SUMMARY_MODEL is set. The texts of entries go there.
+    #[arg(
+        long,
+        env = "SUMMARY_PROVIDER",
+        value_name = "NAME",
+        default_value = "auto",
+        hide_possible_values = true,
+        ignore_case = true,
+        global = true
+    )]
+    pub summary_provider: SummaryProvider,
+
+    /// The model that writes summaries.
+    #[arg(long, env = "SUMMARY_MODEL", value_name = "NAME", global = true)]
+    pub summary_model: Option<String>,
+
+    /// Where it answers, when not at the provider's usual address (for ollama OLLAMA_HOST): for openai the address up to and
+    /// with /v1, for the others without a path.
+    #[arg(long, env = "SUMMARY_URL", value_name = "URL", global = true)]
+    pub summary_url: Option<String>,
+
+    /// The key of the provider of summaries.
+    #[arg(long, env = "SUMMARY_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]
+    pub summary_api_key: Option<Secret>,
+
+    /// Seconds a summary may take, 1 to 3600.
+    #[arg(long, env = "SUMMARY_TIMEOUT_SECONDS", value_name = "S", default_value = "120", value_parser = number(1, 3_600), global = true)]
+    pub summary_timeout_seconds: u64,
 
     /// Tokens of a summary at most, 1 to 100 000.
     #[arg(long, env = "SUMMARY_MAX_TOKENS", value_name = "N", default_value = "2000", value_parser = number(1, 100_000), global = true)]

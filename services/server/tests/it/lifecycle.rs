@@ -32,7 +32,9 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
         (&["--storage-backend=postgresql", "--postgresql-host=127.0.0.1", "--postgresql-port=1"], &["127.0.0.1:1", "POSTGRESQL_"]),
         (&["--enable-semantic-search=true"], &["ENABLE_SEMANTIC_SEARCH", "EMBEDDING_PROVIDER"]),
         (&["--enable-reranking=true"], &["ENABLE_RERANKING", "embedding model"]),
-        (&["--enable-summary-generation=true"], &["ENABLE_SUMMARY_GENERATION"]),
+        (&["--enable-summary-generation=true"], &["ENABLE_SUMMARY_GENERATION", "SUMMARY_MODEL"]),
+        (&["--summary-provider=anthropic"], &["SUMMARY_PROVIDER", "SUMMARY_MODEL"]),
+        (&["--summary-model=m", "--summary-url=ftp://x"], &["ollama", "ftp://x"]),
         (&["--enable-hybrid-search=true", "--enable-fts=false"], &["ENABLE_HYBRID_SEARCH", "ENABLE_FTS"]),
         (&["--metadata-indexed-fields=a b"], &["METADATA_INDEXED_FIELDS", "`a b`"]),
     ] {

@@ -18,4 +18,5 @@ mod problems;
 mod process;
 mod quotas;
 mod service;
+mod summaries;
 mod who;

@@ -1,0 +1,22 @@
+use async_trait::async_trait;
+
+use crate::ProviderError;
+
+/// Writes summaries of texts.
+#[async_trait]
+pub trait Summarizer: Send + Sync {
+    /// Who runs it.
+    fn provider(&self) -> &'static str;
+
+    /// The model's name.
+    fn model(&self) -> &str;
+
+    /// Characters of a text that it reads at most; what follows is cut off.
+    fn max_chars(&self) -> usize;
+
+    /// A summary of a text, in the text's language. Never blank, at most 20 000 characters, without U+0000.
+    ///
+    /// # Errors
+    /// [`ProviderError`].
+    async fn summarize(&self, text: &str) -> Result<String, ProviderError>;
+}

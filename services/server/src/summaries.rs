@@ -1,0 +1,61 @@
+//! Who writes summaries, found from the settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_engine::{Engine, Switch};
+use context_providers::Summarizer as _;
+use context_providers::http::{Access, HttpSummarizer, Secret, SummaryDialect};
+use tokio::task::AbortHandle;
+
+use crate::config::{Config, SummaryProvider};
+
+/// Who writes summaries with these settings; `None`: nobody.
+///
+/// # Errors
+/// A sentence for whoever started the service: a setting that is missing or cannot be used.
+pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
+    let models = &config.models;
+    let model = models.summary_model.as_deref();
+    let dialect = match (config.models.enable_summary_generation, models.summary_provider, model) {
+        (Switch::False, _, _) => None,
+        (_, SummaryProvider::None, _) | (_, SummaryProvider::Auto, None) => None,
+        (_, SummaryProvider::Ollama, _) | (_, SummaryProvider::Auto, Some(_)) => Some(SummaryDialect::Ollama),
+        (_, SummaryProvider::Openai, _) => Some(SummaryDialect::OpenAi),
+        (_, SummaryProvider::Anthropic, _) => Some(SummaryDialect::Anthropic),
+    };
+    let Some(dialect) = dialect else {
+        return if models.enable_summary_generation == Switch::True {
+            Err("ENABLE_SUMMARY_GENERATION is true, but no model writes summaries: set SUMMARY_MODEL, and SUMMARY_PROVIDER unless it is \
+                 Ollama"
+                .to_owned())
+        } else {
+            Ok(None)
+        };
+    };
+    let provider = dialect.name();
+    let model = model.ok_or_else(|| format!("SUMMARY_PROVIDER is `{provider}`, which needs SUMMARY_MODEL"))?;
+    let of_ollama = models.ollama_host.as_deref().filter(|_| dialect == SummaryDialect::Ollama);
+    let url = models.summary_url.as_deref().or(of_ollama).unwrap_or_else(|| dialect.default_url());
+    // Ollama's own tools take the host alone.
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    let access = Access {
+        url,
+        key: models.summary_api_key.as_ref().map(|key| Secret::new(key.reveal())),
+        patience: Duration::from_secs(models.summary_timeout_seconds),
+    };
+    let max_tokens = u32::try_from(models.summary_max_tokens).unwrap_or(u32::MAX);
+    HttpSummarizer::new(&access, dialect, model, max_tokens).map(Some).map_err(|error| format!("summaries by {provider}: {error}"))
+}
+
+/// Gives the engine its summarizer, and writes summaries in the background by the returned task.
+///
+/// # Errors
+/// As [`choose`].
+pub fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
+    let Some(summarizer) = choose(config)? else { return Ok(None) };
+    tracing::info!(provider = summarizer.provider(), "Writes summaries with `{}`", summarizer.model());
+    engine.use_summarizer(Arc::new(summarizer));
+    let in_background = Arc::clone(engine);
+    Ok(Some(tokio::spawn(async move { in_background.summarize().await }).abort_handle()))
+}
