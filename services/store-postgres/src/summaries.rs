@@ -5,8 +5,8 @@ use context_model::Timestamp;
 use context_store::{LateSummary, OwnerId, Place, Read, Result, SummaryStore, Unsummarized, UnsummarizedPage, WriteOptions};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
-use diesel_async::AsyncPgConnection;
 
+use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
