@@ -143,7 +143,8 @@ impl Summarizer for HttpSummarizer {
         let request = self.dialect.request(&self.model, &text[..end], self.max_tokens);
         let answer = self.client.post(self.dialect.path(), &request, MAX_ANSWER).await?;
         let answer = self.dialect.answer(&answer).ok_or_else(|| ProviderError::Malformed("it has no text".to_owned()))?;
-        let summary: String = answer.trim().chars().filter(|c| *c != '\0').take(MAX_SUMMARY_CHARS).collect();
-        if summary.trim().is_empty() { Err(ProviderError::Malformed("the summary is empty".to_owned())) } else { Ok(summary) }
+        let answer = answer.replace('\0', "");
+        let summary: String = answer.trim().chars().take(MAX_SUMMARY_CHARS).collect();
+        if summary.is_empty() { Err(ProviderError::Malformed("the summary is empty".to_owned())) } else { Ok(summary) }
     }
 }

@@ -48,7 +48,7 @@ async fn work(store: Arc<PostgresStore>, client: i64) {
         let update = EntryUpdate { id, text, metadata: None, tags: None, images: None, expected_version: Some(1) };
         store.update_contexts(&owner, vec![update], true, options(None)).await.expect("updated");
         let query = parse(Mode::Match, "changed", &Analyzer::new(Language::English)).expect("a query").expect("a word");
-        let search = FtsSearch { query, ranking_cap: 100 };
+        let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.0 };
         let hits = store.fts_search(&owner, search, Filter::default(), page, SELECTION, Read::default()).await.expect("found");
         assert!(!hits.entries.is_empty());
         store.search_contexts(&owner, Filter::default(), page, SELECTION, Read::default()).await.expect("listed");

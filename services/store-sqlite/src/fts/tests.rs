@@ -369,7 +369,8 @@ fn a_text_is_indexed_the_same_whoever_analyzes_it() {
         let mut all = Texts::new(Language::English);
         for (row_id, text) in (1..).zip(texts) {
             let text = &indexable(text);
-            let document = Document { row_id, text, context: "", thread_id: "t", source: Source::User, content_type: ContentType::Text, tags: &[] };
+            let document =
+                Document { row_id, text, context: "", thread_id: "t", source: Source::User, content_type: ContentType::Text, tags: &[] };
             insert(&mut all.conn, OWNER, &document).unwrap();
         }
         all.conn.batch_execute(&format!("CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, fts_{OWNER}, instance)")).unwrap();
