@@ -43,6 +43,9 @@ struct Cli {
     /// The directory of the embedding model
     #[arg(long, env = "EMBEDDING_MODEL_PATH")]
     model: Option<PathBuf>,
+    /// Leave out what is reranked, which takes the longest
+    #[arg(long)]
+    without_reranking: bool,
     /// Search all threads, whatever thread a question names
     #[arg(long)]
     all_threads: bool,
@@ -108,6 +111,9 @@ async fn main() -> Result<(), Error> {
         ("hybrid convex", Way::HybridConvex, &plain),
         ("hybrid convex, reranked", Way::HybridConvex, &reranking),
     ] {
+        if cli.without_reranking && name.ends_with("reranked") {
+            continue;
+        }
         if way.needs_model() && !with_model {
             println!("{name:<26} needs a model (--model)");
             continue;
