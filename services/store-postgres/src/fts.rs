@@ -13,4 +13,4 @@ mod rebuild;
 pub(crate) use document::{Document, Words};
 pub(crate) use expression::query;
 pub(crate) use language::Language;
-pub(crate) use rebuild::rebuild;
+pub(crate) use rebuild::{rebuild, renew_contexts};

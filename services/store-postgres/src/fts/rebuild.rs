@@ -39,7 +39,7 @@ pub(crate) async fn rebuild(conn: &mut AsyncPgConnection, language: &Language, n
 }
 
 /// Makes every context anew, from words that are all made already.
-async fn renew_contexts(conn: &mut AsyncPgConnection, neighbourhood: Neighbourhood) -> diesel::QueryResult<()> {
+pub(crate) async fn renew_contexts(conn: &mut AsyncPgConnection, neighbourhood: Neighbourhood) -> diesel::QueryResult<()> {
     #[derive(QueryableByName)]
     struct Entry {
         #[diesel(sql_type = Text)]

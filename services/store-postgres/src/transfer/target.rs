@@ -3,7 +3,7 @@
 use crate::connection::AsyncPgConnection;
 use async_trait::async_trait;
 use context_store::transfer::{Cell, Head, MARK, Row, Source, Table, Target, TransferError};
-use context_store::{EmbeddingModel, OwnerId, StoreError};
+use context_store::{EmbeddingModel, Neighbourhood, OwnerId, StoreError};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::SimpleAsyncConnection as _;
@@ -24,6 +24,7 @@ const LOCK: i64 = 0x6374_785f_6d6f_7665;
 pub struct PostgresTarget {
     link: Link,
     language: Language,
+    neighbourhood: Neighbourhood,
 }
 
 impl PostgresTarget {
@@ -48,8 +49,8 @@ impl PostgresTarget {
         if rows.first().is_none_or(|row| row.locked == 0) {
             return Err(TransferError::Refused(format!("another migration into {shown} is running")));
         }
-        fts::rebuild(conn, &language).await.map_err(Link::failed(shown))?;
-        Ok(Self { link, language })
+        fts::rebuild(conn, &language, config.neighbourhood).await.map_err(Link::failed(shown))?;
+        Ok(Self { link, language, neighbourhood: config.neighbourhood })
     }
 
     async fn commit(&mut self, mark: &str, done: Result<(), Failure>) -> Result<(), TransferError> {
@@ -169,6 +170,8 @@ impl Target for PostgresTarget {
 
     async fn finish(&mut self) -> Result<(), TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
+        // An entry's neighbours may have come after it.
+        fts::renew_contexts(conn, self.neighbourhood).await.map_err(Link::failed(shown))?;
         // The planner knows nothing of the rows that came.
         let tables = "ANALYZE context.entries, context.entry_tags, context.threads, context.images, context.artifacts, \
                       context.artifact_versions, context.changes";

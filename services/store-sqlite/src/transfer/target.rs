@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use context_store::transfer::{Cell, Head, MARK, Row, Source, Table, Target, TransferError};
-use context_store::{BoxError, EmbeddingModel, OwnerId};
+use context_store::{BoxError, EmbeddingModel, Neighbourhood, OwnerId};
 use context_text::Language;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
@@ -18,6 +18,7 @@ use crate::schema::{embedding_sets, meta, owners};
 pub struct SqliteTarget {
     worker: Worker,
     language: Language,
+    neighbourhood: Neighbourhood,
     _lock: Lock,
 }
 
@@ -28,11 +29,11 @@ impl SqliteTarget {
     /// [`TransferError`], a sentence for whoever named the file.
     pub async fn open(config: Config) -> Result<Self, TransferError> {
         crate::tokenizer::register();
-        let language = Language::parse(&config.language).unwrap_or(Language::Unstemmed);
+        let (language, neighbourhood) = (Language::parse(&config.language).unwrap_or(Language::Unstemmed), config.neighbourhood);
         let shown = config.path.display().to_string();
         let opened = tokio::task::spawn_blocking(move || open::open(&config)).await;
         let (opened, conn) = opened.map_err(|error| TransferError::database(&shown, error))??;
-        Ok(Self { worker: Worker::new(conn, &opened.settings.path), language, _lock: opened.lock })
+        Ok(Self { worker: Worker::new(conn, &opened.settings.path), language, neighbourhood, _lock: opened.lock })
     }
 
     /// Runs `work` in a transaction that keeps the mark.
@@ -129,10 +130,10 @@ impl Target for SqliteTarget {
     }
 
     async fn finish(&mut self) -> Result<(), TransferError> {
-        let language = self.language;
+        let (language, neighbourhood) = (self.language, self.neighbourhood);
         self.worker
             .run(move |conn| {
-                fts::rebuild(conn, language)?;
+                fts::rebuild(conn, language, neighbourhood)?;
                 conn.immediate_transaction(|conn| diesel::delete(meta::table.find(MARK)).execute(conn))?;
                 conn.batch_execute("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")
             })
