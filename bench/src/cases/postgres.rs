@@ -274,7 +274,7 @@ impl Request {
                 // All words, or nothing: the other mode would look for any of them in a small corpus.
                 let query = parse(Mode::Boolean, &words, &Analyzer::new(Language::English)).ok().flatten();
                 let query = query.unwrap_or_else(|| unreachable!("the corpus has words"));
-                Self::FullText(FtsSearch { query, ranking_cap: u32::try_from(RANKING_CAP).unwrap_or(u32::MAX) })
+                Self::FullText(FtsSearch { query, ranking_cap: u32::try_from(RANKING_CAP).unwrap_or(u32::MAX), context_weight: 0.0 })
             }
         }
     }
