@@ -1,5 +1,7 @@
 //! Tokens of an issuer on each wire: good ones work, and whatever is wrong with a bad one, each wire says the same.
 
+use std::time::Duration;
+
 use context_parity::keys::{Gateway, KeyedService};
 use context_test_issuer::{Key, TestIssuer, claims, hs256, now, unsigned, with};
 use serde_json::{Value, json};
@@ -28,6 +30,17 @@ async fn refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &
     let mcp = gateway.call("list_threads", Some(&bearer)).await;
     assert_eq!((mcp.status, &mcp.body), (401, &json!({ "error": REQUIRED })), "{what}");
     assert!(mcp.challenge.contains("error=\"invalid_token\"") && mcp.challenge.contains("resource_metadata="), "{}", mcp.challenge);
+}
+
+/// Waits until the gateway asks the service about this token again, which it does within a second.
+async fn forgotten(gateway: &Gateway, token: &str) {
+    let bearer = format!("Bearer {token}");
+    let asked = async {
+        while gateway.call("list_threads", Some(&bearer)).await.status != 401 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), asked).await.expect("a refusal within a second");
 }
 
 /// That this lets somebody in, on every wire.
@@ -75,7 +88,9 @@ async fn tokens_open_every_door_and_bad_ones_none() {
     let new = Key::ec("new");
     issuer.publish(&[&new]);
     admitted(&service, &gateway, "a rotated key", &new.token(&good)).await;
-    refused(&service, &gateway, "the key before", &rsa.token(&good)).await;
+    let before = rsa.token(&good);
+    forgotten(&gateway, &before).await;
+    refused(&service, &gateway, "the key before", &before).await;
     refused(&service, &gateway, "an unknown key", &Key::ec("unknown").token(&good)).await;
 }
 
