@@ -107,7 +107,7 @@ impl RawClient {
             ))
             .await?,
             full_text: prepare(&format!(
-                "SELECT {COLUMNS}, left(e.text, 301) FROM (SELECT id, ts_rank_cd(words, $1::text::tsquery, 1) AS score FROM \
+                "SELECT {COLUMNS}, left(e.text, 301) FROM (SELECT id, ts_rank_cd('{{0.1, 0.1, 0.1, 0.1}}', words, $1::text::tsquery, 1) AS score FROM \
                  (SELECT id, words FROM context.entries WHERE owner_id = 'default' AND ARRAY[owner_id] @> ARRAY['default' COLLATE \"C\"] \
                  AND words @@ $1::text::tsquery ORDER BY created_at DESC, id DESC LIMIT {RANKING_CAP}) AS m \
                  ORDER BY score DESC, id DESC LIMIT {PAGE}) AS page JOIN context.entries AS e ON e.owner_id = 'default' AND e.id = page.id \
