@@ -371,11 +371,12 @@ async fn raw_next_id(url: &str) -> Result<i64> {
     Ok(row.try_get(0)?)
 }
 
-/// Both sides make the same row of the same entry.
+/// Both sides make the same row of the same entry, but for what hybrid search wants of its neighbours: the floor labels no
+/// words and makes no `context`, so the store does more than the floor by that.
 async fn same_last_row(urls: &[String; 2]) -> Result<()> {
     let mut rows = Vec::new();
     for url in urls {
-        let last = "SELECT thread_id || source || tags::text || metadata::text || metadata_folded::text || words::text || text \
+        let last = "SELECT thread_id || source || tags::text || metadata::text || metadata_folded::text || setweight(words, 'D')::text || text \
                     FROM context.entries ORDER BY created_at DESC, id DESC LIMIT 1";
         rows.push(connect(url).await?.query_one(last, &[]).await?.try_get::<_, String>(0)?);
     }
