@@ -3,6 +3,9 @@ use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
 use context_proto::{error_from_status, v1 as pb};
 use serde_json::{Value, json};
+use tonic::metadata::AsciiMetadataValue;
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
 use crate::Answer;
@@ -10,9 +13,24 @@ use crate::process::{Service, Storage};
 
 /// The gRPC door.
 pub struct Grpc {
-    client: ContextServiceClient<Channel>,
-    artifacts: ArtifactServiceClient<Channel>,
-    _service: Service,
+    client: ContextServiceClient<Keyed>,
+    artifacts: ArtifactServiceClient<Keyed>,
+    _service: Option<Service>,
+}
+
+type Keyed = InterceptedService<Channel, Key>;
+
+/// The value of the `authorization` that goes with each call.
+#[derive(Clone)]
+struct Key(Option<AsciiMetadataValue>);
+
+impl Interceptor for Key {
+    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, tonic::Status> {
+        if let Self(Some(value)) = self {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
 }
 
 fn failure(error: &Error) -> Answer {
@@ -22,10 +40,17 @@ fn failure(error: &Error) -> Answer {
 impl Grpc {
     pub(crate) async fn start(storage: Storage) -> Self {
         let service = Service::start(storage).await;
-        let url = format!("http://{}", service.address);
-        let client = ContextServiceClient::connect(url.clone()).await.expect("a connection");
-        let artifacts = ArtifactServiceClient::connect(url).await.expect("a connection");
-        Self { artifacts, client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), _service: service }
+        let door = Self::connect(&service.address, None).await;
+        Self { _service: Some(service), ..door }
+    }
+
+    /// To a service that runs already.
+    pub(crate) async fn connect(address: &str, key: Option<&str>) -> Self {
+        let key = Key(key.map(|key| format!("Bearer {key}").parse().expect("a header")));
+        let channel = Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection");
+        let client = ContextServiceClient::with_interceptor(channel.clone(), key.clone());
+        let artifacts = ArtifactServiceClient::with_interceptor(channel, key);
+        Self { artifacts, client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), _service: None }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {

@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 use tokio::process::Child;
 use tonic::Status;
 
-use crate::mcp::Stdio;
+use crate::Door;
+use crate::grpc::Grpc;
+use crate::mcp::{Http, Stdio};
 use crate::process::{Service, Storage, command, free_port, wait_for};
+use crate::rest::Rest;
 
 /// A service that wants a key for everything.
 pub struct KeyedService {
@@ -82,6 +85,19 @@ impl KeyedService {
         let keys = listed.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
         let key = keys.into_iter().find(|key| key["name"] == name).expect("the key is listed");
         self.run(&["keys", "revoke", key["id"].as_str().expect("an id")]).await;
+    }
+
+    /// Every door, with this key.
+    pub async fn doors(&self, gateway: &Gateway, key: &str) -> Vec<(&'static str, Door)> {
+        let address = &self.service.address;
+        let mut settings = self.service.settings.clone();
+        settings.extend([("CONTEXT_API_KEY", key.to_owned()), ("CONTEXT_TOOLS", "full".to_owned())]);
+        vec![
+            ("gRPC", Door::Grpc(Grpc::connect(address, Some(key)).await)),
+            ("REST", Door::Rest(Rest::connect(address, key))),
+            ("MCP over HTTP", Door::McpHttp(Http::connect(&gateway.address, key))),
+            ("MCP over stdio", Door::McpStdio(Stdio::start_on(&self.service.dir, &settings).await)),
+        ]
     }
 
     /// Writes a file beside the database and gives its path.

@@ -8,13 +8,13 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::Answer;
 use crate::process::{Service, Storage, command, free_port, wait_for};
+use crate::rest::client;
 
 /// The MCP door over streamable HTTP, without initialize.
 pub struct Http {
     client: Client,
     url: String,
-    _gateway: Child,
-    _service: Service,
+    _running: Option<(Child, Service)>,
 }
 
 /// The MCP door over a pipe. It finds its service by the database's socket.
@@ -37,7 +37,12 @@ impl Http {
             .spawn()
             .expect("the gateway starts");
         wait_for(&address).await;
-        Self { client: Client::new(), url: format!("http://{address}/mcp"), _gateway: gateway, _service: service }
+        Self { client: Client::new(), url: format!("http://{address}/mcp"), _running: Some((gateway, service)) }
+    }
+
+    /// To a gateway that runs already.
+    pub(crate) fn connect(address: &str, key: &str) -> Self {
+        Self { client: client(key), url: format!("http://{address}/mcp"), _running: None }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {

@@ -1,3 +1,4 @@
+use reqwest::header::AUTHORIZATION;
 use reqwest::{Client, Method};
 use serde_json::{Value, json};
 
@@ -7,17 +8,24 @@ use crate::process::{Service, Storage};
 /// The REST door.
 pub struct Rest {
     client: Client,
-    service: Service,
+    address: String,
+    _service: Option<Service>,
 }
 
 impl Rest {
     pub(crate) async fn start(storage: Storage) -> Self {
-        Self { client: Client::new(), service: Service::start(storage).await }
+        let service = Service::start(storage).await;
+        Self { client: Client::new(), address: service.address.clone(), _service: Some(service) }
+    }
+
+    /// To a service that runs already.
+    pub(crate) fn connect(address: &str, key: &str) -> Self {
+        Self { client: client(key), address: address.to_owned(), _service: None }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
         let (method, path, body) = route(tool, arguments);
-        let mut request = self.client.request(method, format!("http://{}{path}", self.service.address));
+        let mut request = self.client.request(method, format!("http://{}{path}", self.address));
         if let Some(body) = body {
             request = request.json(&body);
         }
@@ -32,6 +40,12 @@ impl Rest {
         let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
         Answer::err(&text("detail"), &text("reason"), body["violations"].clone())
     }
+}
+
+/// A client that sends this key with each request.
+pub(crate) fn client(key: &str) -> Client {
+    let value = format!("Bearer {key}").parse().expect("a header");
+    Client::builder().default_headers([(AUTHORIZATION, value)].into_iter().collect()).build().expect("a client")
 }
 
 fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {

@@ -1,10 +1,10 @@
 //! Keys through the gateway: 401 and 403 where HTTP clients look for them, and the documented sentences on stdio.
 
-use context_parity::Storage;
 use context_parity::keys::{Gateway, KeyedService};
+use context_parity::{Answer, Storage};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
 
@@ -112,6 +112,95 @@ async fn guarded(storage: Storage) {
                 assert!(reply.status == 200 && !reply.text().contains(REQUIRED), "{tool}: {}", reply.text());
             }
         }
+    }
+}
+
+/// How another owner's key asks for what it might learn of: by id where there is one.
+fn question(operation: &str, context_id: i64, artifact_id: &str) -> Value {
+    match operation {
+        "store_context" => json!({"thread_id": "t", "source": "user", "text": "canary"}),
+        "store_context_batch" => json!({"entries": [{"thread_id": "t", "source": "user", "text": "canary"}]}),
+        "get_context_by_ids" | "delete_context" | "delete_context_batch" => json!({"context_ids": [context_id]}),
+        "update_context" => json!({"context_id": context_id, "text": "changed"}),
+        "update_context_batch" => json!({"updates": [{"context_id": context_id, "text": "changed"}]}),
+        "search_context" | "list_threads" | "get_statistics" | "list_artifacts" => json!({}),
+        "fts_search_context" | "semantic_search_context" | "hybrid_search_context" | "search_artifacts" => json!({"query": "canary"}),
+        "create_artifact" => json!({"title": "Canary", "content": "canary"}),
+        "get_artifact" | "delete_artifact" | "list_artifact_versions" => json!({"artifact_id": artifact_id}),
+        "update_artifact" => json!({"artifact_id": artifact_id, "content": "changed"}),
+        "get_artifact_version" | "restore_artifact_version" => json!({"artifact_id": artifact_id, "version": 1}),
+        "diff_artifact_versions" => json!({"artifact_id": artifact_id, "from_version": 1, "to_version": 1}),
+        other => panic!("say how {other} could ask for what others have"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else() {
+    alone_in_the_world(Storage::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else_on_postgresql() {
+    if context_test_postgres::server().is_some() {
+        alone_in_the_world(Storage::Postgres).await;
+    }
+}
+
+/// Asks a service where another owner has everything, and one where nobody has anything; the answers are the same.
+async fn alone_in_the_world(storage: Storage) {
+    const RIGHTS: [&str; 3] = ["read", "write", "delete"];
+    let (crowded, empty) = (KeyedService::start_on(storage).await, KeyedService::start_on(storage).await);
+    let (crowded_gateway, empty_gateway) = (Gateway::http(&crowded).await, Gateway::http(&empty).await);
+    let mine = crowded.key("mine", &RIGHTS).await;
+    let (_, mut me) = crowded.doors(&crowded_gateway, &mine).await.swap_remove(0);
+    let entry = json!({"thread_id": "t", "source": "user", "text": "canary", "tags": ["canary"], "metadata": {"canary": "canary"}});
+    // Ids that an owner of few entries does not give to its own.
+    let mut context_id = 0;
+    for n in 0..20 {
+        let mut entry = entry.clone();
+        entry["text"] = json!(format!("canary {n}"));
+        let Answer::Ok(stored) = me.call("store_context", &entry).await else { panic!("the owner may store") };
+        context_id = stored["context_id"].as_i64().expect("an id");
+    }
+    let Answer::Ok(made) = me.call("create_artifact", &json!({"title": "Canary", "content": "canary"})).await else {
+        panic!("the owner may create")
+    };
+    let artifact_id = made["id"].as_str().expect("an id").to_owned();
+
+    for name in ["gRPC", "REST", "MCP over HTTP", "MCP over stdio"] {
+        let mut doors = Vec::new();
+        for (service, gateway) in [(&crowded, &crowded_gateway), (&empty, &empty_gateway)] {
+            let key = service.key_of(&format!("other by {name}"), name, &RIGHTS).await;
+            let all = service.doors(gateway, &key).await;
+            doors.push(all.into_iter().find(|(door, _)| *door == name).expect("a door").1);
+        }
+        for operation in operations() {
+            let question = question(&operation, context_id, &artifact_id);
+            let mut answers = Vec::new();
+            for door in &mut doors {
+                let mut answer = door.call(&operation, &question).await;
+                // An artifact's id is a new one each time.
+                hide_ids_of_artifacts(answer.body(), &artifact_id);
+                answers.push(answer);
+            }
+            assert_eq!(answers[0], answers[1], "{operation} over {name}");
+        }
+    }
+    for n in [1, context_id] {
+        let Answer::Ok(found) = me.call("get_context_by_ids", &json!({"context_ids": [n]})).await else { panic!("the owner may read") };
+        assert!(found.to_string().contains("canary"), "{found}");
+    }
+    let Answer::Ok(found) = me.call("get_artifact", &json!({"artifact_id": artifact_id})).await else { panic!("the owner may read") };
+    assert!(found.to_string().contains("canary"), "{found}");
+}
+
+/// Replaces every artifact id but the one that was asked for.
+fn hide_ids_of_artifacts(value: &mut Value, known: &str) {
+    match value {
+        Value::String(text) if text.len() == 36 && text.matches('-').count() == 4 && text != known => *value = json!("<id>"),
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_ids_of_artifacts(item, known)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| hide_ids_of_artifacts(field, known)),
+        _ => {}
     }
 }
 

@@ -100,10 +100,18 @@ async fn step(engine: &Engine, me: Caller, random: &mut Random, owner: usize, ma
             // The query is echoed, and it may be another owner's word.
             shown(engine.fts_search_context(&me, request).await.map(|reply| reply.results))
         }
-        6 => shown(engine.list_threads(&me, m::ListThreadsRequest::default()).await),
+        6 => {
+            let listed = engine.list_threads(&me, m::ListThreadsRequest::default()).await.unwrap();
+            let entries: i64 = listed.threads.iter().map(|thread| thread.entry_count).sum();
+            let stored = made.entry(owner).or_default().contexts;
+            assert_eq!((entries, listed.threads.len()), (stored, usize::from(stored > 0)), "it lists threads of others");
+            shown(Ok(listed))
+        }
         7 => {
             let statistics = engine.get_statistics(&me, None).await.unwrap();
-            assert!(statistics.total_entries <= made.entry(owner).or_default().contexts, "it counts entries of others");
+            let stored = made.entry(owner).or_default().contexts;
+            let tags = if stored > 0 { 2 } else { 0 };
+            assert_eq!((statistics.total_entries, statistics.unique_tags), (stored, tags), "it counts entries of others");
             assert!(statistics.connection_metrics.is_none());
             shown(Ok(statistics))
         }
@@ -119,7 +127,7 @@ async fn step(engine: &Engine, me: Caller, random: &mut Random, owner: usize, ma
         11 => {
             let listed = engine.list_artifacts(&me, m::ListArtifactsRequest { limit: Some(50), ..Default::default() }).await;
             let total = listed.as_ref().map_or(0, |listed| listed.total);
-            assert!(usize::try_from(total).unwrap() <= made.entry(owner).or_default().artifacts.len());
+            assert_eq!(usize::try_from(total).unwrap(), made.entry(owner).or_default().artifacts.len(), "it counts artifacts of others");
             shown(listed)
         }
         12 => {
@@ -128,7 +136,11 @@ async fn step(engine: &Engine, me: Caller, random: &mut Random, owner: usize, ma
         }
         _ => {
             if random.below(4) == 0 {
-                shown(engine.delete_artifact(&me, m::DeleteArtifactRequest { artifact_id }, write()).await)
+                let deleted = engine.delete_artifact(&me, m::DeleteArtifactRequest { artifact_id: artifact_id.clone() }, write()).await;
+                if deleted.is_ok() {
+                    made.entry(owner).or_default().artifacts.retain(|id| *id != artifact_id);
+                }
+                shown(deleted)
             } else {
                 let request = m::ListArtifactVersionsRequest { artifact_id, ..Default::default() };
                 shown(engine.list_artifact_versions(&me, request).await)
@@ -141,9 +153,16 @@ async fn step(engine: &Engine, me: Caller, random: &mut Random, owner: usize, ma
 async fn ten_owners_never_see_anything_of_each_other() {
     let service = Service::start().await;
     let (mut random, mut made) = (Random(0x5eed), HashMap::new());
+    let mut makers = HashMap::new();
     for _ in 0..OPERATIONS {
         let owner = usize::try_from(random.below(OWNERS as u64)).unwrap();
         let seen = step(&service.engine, caller(&format!("owner-{owner}")), &mut random, owner, &mut made).await;
+        makers.extend(made.get(&owner).and_then(|made: &Made| made.artifacts.last()).map(|id| (id.clone(), owner)));
+        // A refusal repeats the id that was asked for.
+        if seen.starts_with(['{', '[']) {
+            let foreign = seen.split('"').find(|id| makers.get(*id).is_some_and(|maker| *maker != owner));
+            assert_eq!(foreign, None, "owner {owner} sees an artifact of another: {seen}");
+        }
         for other in (0..OWNERS).filter(|other| *other != owner) {
             assert!(!seen.contains(&canary(other)), "owner {owner} sees {}: {seen}", canary(other));
         }
