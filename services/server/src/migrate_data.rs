@@ -35,7 +35,7 @@ pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<St
     let outcome = migrate(source.as_mut(), target.as_mut(), &mut shown).await;
     shown.end_line();
     let report = outcome.map_err(|error| error.to_string())?;
-    Ok(page(&report, source.shown(), target.shown()))
+    Ok(page(&report, source.shown(), target.source().shown()))
 }
 
 fn owner(name: &str) -> Result<OwnerId, String> {

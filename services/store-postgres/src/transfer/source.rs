@@ -17,7 +17,7 @@ use crate::vectors::current_set;
 
 /// A database of this service, read in one snapshot.
 pub struct PostgresSource {
-    link: Link,
+    pub(super) link: Link,
 }
 
 impl PostgresSource {

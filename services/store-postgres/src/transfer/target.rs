@@ -2,27 +2,28 @@
 
 use crate::connection::AsyncPgConnection;
 use async_trait::async_trait;
-use context_store::transfer::{Cell, Head, MARK, Row, Source, Table, Target, TransferError};
+use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
 use context_store::{EmbeddingModel, Neighbourhood, OwnerId, StoreError};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::SimpleAsyncConnection as _;
 
-use super::{Link, read, write};
+use super::source::PostgresSource;
+use super::{Link, write};
 use crate::config::Config;
 use crate::connection::connect;
 use crate::failure::Failure;
 use crate::fts::{self, Language};
 use crate::open::{self, OpenError, Opened};
 use crate::sql::{self, Bind, Fragment};
-use crate::vectors::{current_set, make_set};
+use crate::vectors::make_set;
 
 /// Migrations into one database take turns. Any number that nobody else locks in it.
 const LOCK: i64 = 0x6374_785f_6d6f_7665;
 
 /// A database of this service that a migration fills.
 pub struct PostgresTarget {
-    link: Link,
+    source: PostgresSource,
     language: Language,
     neighbourhood: Neighbourhood,
 }
@@ -50,11 +51,11 @@ impl PostgresTarget {
             return Err(TransferError::Refused(format!("another migration into {shown} is running")));
         }
         fts::rebuild(conn, &language, config.neighbourhood).await.map_err(Link::failed(shown))?;
-        Ok(Self { link, language, neighbourhood: config.neighbourhood })
+        Ok(Self { source: PostgresSource { link }, language, neighbourhood: config.neighbourhood })
     }
 
     async fn commit(&mut self, mark: &str, done: Result<(), Failure>) -> Result<(), TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
+        let Link { conn, shown, .. } = &mut self.source.link;
         let marked = match done {
             Ok(()) => set_mark(conn, mark).await,
             Err(failure) => Err(failure),
@@ -70,7 +71,7 @@ impl PostgresTarget {
     }
 
     async fn start(&mut self) -> Result<(), TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
+        let Link { conn, shown, .. } = &mut self.source.link;
         conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(Link::failed(shown))
     }
 }
@@ -96,41 +97,13 @@ async fn set_mark(conn: &mut AsyncPgConnection, mark: &str) -> Result<(), Failur
 }
 
 #[async_trait]
-impl Source for PostgresTarget {
-    fn shown(&self) -> &str {
-        &self.link.shown
-    }
-
-    fn holds(&self, table: &Table) -> bool {
-        self.link.holds(table)
-    }
-
-    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
-        let set = current_set(conn).await.map_err(cause).map_err(Link::failed(shown))?;
-        Ok(set.map(|(_, model)| model))
-    }
-
-    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
-        read::owners(conn, after).await.map_err(cause).map_err(Link::failed(shown))
-    }
-
-    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
-        read::count(conn, table).await.map_err(cause).map_err(Link::failed(shown))
-    }
-
-    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
-        read::rows(conn, owner, table, after).await.map_err(cause).map_err(Link::failed(shown))
-    }
-}
-
-#[async_trait]
 impl Target for PostgresTarget {
+    fn source(&mut self) -> &mut dyn Source {
+        &mut self.source
+    }
+
     async fn mark(&mut self) -> Result<Option<String>, TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
+        let Link { conn, shown, .. } = &mut self.source.link;
         open::mark(conn).await.map_err(Link::failed(shown))
     }
 
@@ -140,7 +113,7 @@ impl Target for PostgresTarget {
             #[diesel(sql_type = BigInt)]
             owners: i64,
         }
-        let Link { conn, shown, .. } = &mut self.link;
+        let Link { conn, shown, .. } = &mut self.source.link;
         let count = "SELECT (SELECT count(*) FROM context.owners) + (SELECT count(*) FROM context.threads) AS owners";
         let rows: Vec<Owners> = sql::query(conn, Fragment::prepared(count, Vec::new())).await.map_err(Link::failed(shown))?;
         Ok(rows.first().is_none_or(|row| row.owners == 0))
@@ -148,7 +121,7 @@ impl Target for PostgresTarget {
 
     async fn begin(&mut self, model: Option<&EmbeddingModel>, mark: &str) -> Result<(), TransferError> {
         self.start().await?;
-        let Link { conn, has_vectors, .. } = &mut self.link;
+        let Link { conn, has_vectors, .. } = &mut self.source.link;
         let done = match model.filter(|_| *has_vectors) {
             Some(model) => use_model(conn, model).await,
             None => Ok(()),
@@ -158,18 +131,18 @@ impl Target for PostgresTarget {
 
     async fn write(&mut self, owner: &OwnerId, table: &'static Table, rows: &[Row], mark: &str) -> Result<(), TransferError> {
         self.start().await?;
-        let done = write::rows(&mut self.link.conn, owner, table, rows, &self.language).await;
+        let done = write::rows(&mut self.source.link.conn, owner, table, rows, &self.language).await;
         self.commit(mark, done).await
     }
 
     async fn close_owner(&mut self, head: &Head, mark: &str) -> Result<(), TransferError> {
         self.start().await?;
-        let done = write::close_owner(&mut self.link.conn, head).await;
+        let done = write::close_owner(&mut self.source.link.conn, head).await;
         self.commit(mark, done).await
     }
 
     async fn finish(&mut self) -> Result<(), TransferError> {
-        let Link { conn, shown, .. } = &mut self.link;
+        let Link { conn, shown, .. } = &mut self.source.link;
         // An entry's neighbours may have come after it.
         fts::renew_contexts(conn, self.neighbourhood).await.map_err(Link::failed(shown))?;
         // The planner knows nothing of the rows that came.

@@ -15,8 +15,8 @@ use crate::open::{self, Readable};
 
 /// A database of this service, read in one transaction. Nobody else opens it in the meantime.
 pub struct SqliteSource {
-    worker: Worker,
-    _lock: Lock,
+    pub(super) worker: Worker,
+    pub(super) _lock: Lock,
 }
 
 impl SqliteSource {

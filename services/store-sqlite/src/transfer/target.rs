@@ -1,25 +1,24 @@
 //! A database file that is filled.
 
 use async_trait::async_trait;
-use context_store::transfer::{Cell, Head, MARK, Row, Source, Table, Target, TransferError};
+use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
 use context_store::{BoxError, EmbeddingModel, Neighbourhood, OwnerId};
 use context_text::Language;
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 
-use super::{Worker, read, write};
+use super::source::SqliteSource;
+use super::{Worker, write};
 use crate::config::Config;
 use crate::fts;
-use crate::lock::Lock;
 use crate::open;
 use crate::schema::{embedding_sets, meta, owners};
 
 /// A database of this service that a migration fills. Nobody else opens it in the meantime.
 pub struct SqliteTarget {
-    worker: Worker,
+    source: SqliteSource,
     language: Language,
     neighbourhood: Neighbourhood,
-    _lock: Lock,
 }
 
 impl SqliteTarget {
@@ -33,7 +32,8 @@ impl SqliteTarget {
         let shown = config.path.display().to_string();
         let opened = tokio::task::spawn_blocking(move || open::open(&config)).await;
         let (opened, conn) = opened.map_err(|error| TransferError::database(&shown, error))??;
-        Ok(Self { worker: Worker::new(conn, &opened.settings.path), language, neighbourhood, _lock: opened.lock })
+        let source = SqliteSource { worker: Worker::new(conn, &opened.settings.path), _lock: opened.lock };
+        Ok(Self { source, language, neighbourhood })
     }
 
     /// Runs `work` in a transaction that keeps the mark.
@@ -55,47 +55,22 @@ impl SqliteTarget {
             }
             done
         };
-        self.worker.run(transaction).await
-    }
-}
-
-#[async_trait]
-impl Source for SqliteTarget {
-    fn shown(&self) -> &str {
-        &self.worker.shown
-    }
-
-    fn holds(&self, _: &Table) -> bool {
-        true
-    }
-
-    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
-        Ok(self.worker.run(read::model).await?.map(|(_, model)| model))
-    }
-
-    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
-        let after = after.cloned();
-        self.worker.run(move |conn| read::owners(conn, after.as_ref())).await
-    }
-
-    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
-        self.worker.run(move |conn| read::count(conn, table)).await
-    }
-
-    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
-        let (owner, after) = (owner.clone(), after.to_vec());
-        self.worker.run(move |conn| read::rows(conn, &owner, table, &after)).await
+        self.source.worker.run(transaction).await
     }
 }
 
 #[async_trait]
 impl Target for SqliteTarget {
+    fn source(&mut self) -> &mut dyn Source {
+        &mut self.source
+    }
+
     async fn mark(&mut self) -> Result<Option<String>, TransferError> {
-        self.worker.run(open::mark).await
+        self.source.worker.run(open::mark).await
     }
 
     async fn is_empty(&mut self) -> Result<bool, TransferError> {
-        self.worker.run(|conn| Ok::<_, diesel::result::Error>(owners::table.count().get_result::<i64>(conn)? == 0)).await
+        self.source.worker.run(|conn| Ok::<_, diesel::result::Error>(owners::table.count().get_result::<i64>(conn)? == 0)).await
     }
 
     async fn begin(&mut self, model: Option<&EmbeddingModel>, mark: &str) -> Result<(), TransferError> {
@@ -131,7 +106,8 @@ impl Target for SqliteTarget {
 
     async fn finish(&mut self) -> Result<(), TransferError> {
         let (language, neighbourhood) = (self.language, self.neighbourhood);
-        self.worker
+        self.source
+            .worker
             .run(move |conn| {
                 fts::rebuild(conn, language, neighbourhood)?;
                 conn.immediate_transaction(|conn| diesel::delete(meta::table.find(MARK)).execute(conn))?;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use context_store::generate::fill;
-use context_store::transfer::{Cell, Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate};
+use context_store::transfer::{Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate};
 use context_store::{EmbeddingModel, OwnerId, Store as _};
 use context_store_sqlite::{Config, OpenError, SqliteSource, SqliteStore, SqliteTarget};
 use diesel::prelude::*;
@@ -111,34 +111,11 @@ struct Interrupted<'t> {
 }
 
 #[async_trait::async_trait]
-impl Source for Interrupted<'_> {
-    fn shown(&self) -> &str {
-        self.target.shown()
-    }
-
-    fn holds(&self, table: &Table) -> bool {
-        self.target.holds(table)
-    }
-
-    async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
-        self.target.model().await
-    }
-
-    async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
-        self.target.owners(after).await
-    }
-
-    async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
-        self.target.count(table).await
-    }
-
-    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
-        self.target.read(owner, table, after).await
-    }
-}
-
-#[async_trait::async_trait]
 impl Target for Interrupted<'_> {
+    fn source(&mut self) -> &mut dyn Source {
+        self.target.source()
+    }
+
     async fn mark(&mut self) -> Result<Option<String>, TransferError> {
         self.target.mark().await
     }

@@ -81,7 +81,10 @@ pub trait Source: Send {
 
 /// A database to fill. Each call is one transaction, and keeps the mark it is given with it.
 #[async_trait]
-pub trait Target: Source {
+pub trait Target: Send {
+    /// What it holds so far.
+    fn source(&mut self) -> &mut dyn Source;
+
     /// The mark of a migration that has not ended.
     ///
     /// # Errors

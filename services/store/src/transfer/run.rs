@@ -44,11 +44,12 @@ pub struct Report {
 /// # Errors
 /// [`TransferError`]. What was copied stays, and the next call goes on from there.
 pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer: &mut dyn Observer) -> Result<Report, TransferError> {
-    let tables: Vec<&'static Table> = TABLES.iter().filter(|table| source.holds(table) && target.holds(table)).collect();
+    let there = target.source();
+    let (tables, lost): (Vec<&'static Table>, Vec<_>) =
+        TABLES.iter().filter(|table| source.holds(table)).partition(|table| there.holds(table));
     let mut left_behind = Vec::new();
-    for table in TABLES {
-        let lost = source.holds(table) && !target.holds(table);
-        let rows = if lost { source.count(table).await? } else { 0 };
+    for table in lost {
+        let rows = source.count(table).await?;
         if rows > 0 {
             left_behind.push((table.name, rows));
         }
@@ -60,9 +61,9 @@ pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer:
     }
     match target.mark().await? {
         Some(text) => {
-            mark.at = resumed(&mark, &text, target.shown())?;
+            mark.at = resumed(&mark, &text, target.source().shown())?;
             for table in &tables {
-                done += target.count(table).await?;
+                done += target.source().count(table).await?;
             }
             observer.note(&format!("goes on after {done} of {total} rows, where it was interrupted"));
         }
@@ -73,14 +74,14 @@ pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer:
         None => {
             return Err(TransferError::Refused(format!(
                 "the target {} is not empty; a migration fills an empty database only: name another one",
-                target.shown()
+                target.source().shown()
             )));
         }
     }
     let mut copying = Copying { source, target, observer, mark, done, total, copied: 0 };
     copying.owners(&tables).await?;
     let Copying { source, target, observer, copied, .. } = copying;
-    let verified = verify(source, target, &tables, total, observer).await?;
+    let verified = verify(source, target.source(), &tables, total, observer).await?;
     target.finish().await?;
     Ok(Report { copied, verified, left_behind })
 }

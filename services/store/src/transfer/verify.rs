@@ -2,7 +2,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::place::{Head, Source, Target, TransferError};
+use super::place::{Head, Source, TransferError};
 use super::run::{Observer, Phase};
 use super::table::Table;
 use crate::OwnerId;
@@ -23,7 +23,7 @@ pub struct Verified {
 /// Compares every owner's rows of these tables.
 pub(super) async fn verify(
     source: &mut dyn Source,
-    target: &mut dyn Target,
+    target: &mut dyn Source,
     tables: &[&'static Table],
     total: u64,
     observer: &mut dyn Observer,
@@ -62,7 +62,7 @@ fn differing<'h>(here: &'h [Head], there: &'h [Head]) -> Option<(Option<&'h Head
     (0..here.len().max(there.len())).map(|at| (here.get(at), there.get(at))).find(|(here, there)| here != there)
 }
 
-async fn sum<S: Source + ?Sized>(place: &mut S, owner: &OwnerId, table: &'static Table) -> Result<(u64, String), TransferError> {
+async fn sum(place: &mut dyn Source, owner: &OwnerId, table: &'static Table) -> Result<(u64, String), TransferError> {
     let (mut sum, mut rows, mut after) = (Sha256::new(), 0, Vec::new());
     loop {
         let batch = place.read(owner, table, &after).await?;
