@@ -1,6 +1,6 @@
 //! A connection to the server, and how it is made.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -18,6 +18,7 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 
 use crate::failure::{self, Kind};
+use crate::kept::{Found, Keep, Kept, SlowForms};
 use crate::statement::{DriverError, Encoded, PgRow, Types};
 use crate::target::Target;
 use crate::tls::Tls;
@@ -56,8 +57,10 @@ pub(crate) enum Unfinished {
 /// outcome for later.
 pub(crate) struct AsyncPgConnection {
     client: Arc<Client>,
-    /// By their text; `None` where the next transaction may meet another server process.
-    prepared: Option<HashMap<String, Statement>>,
+    /// `None` where the next transaction may meet another server process.
+    kept: Option<Kept>,
+    slow: Arc<SlowForms>,
+    has_session: bool,
     /// Types of extensions, which have other numbers in each database.
     types: Types,
     /// Statements that were sent, in order, and whose outcome nobody has looked at yet.
@@ -70,6 +73,28 @@ impl AsyncPgConnection {
     /// Whether the server, or the way to it, has ended the connection.
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+
+    /// Sets what holds for every statement of this connection, if the server process behind it stays the same. An error is
+    /// that of the next statement.
+    pub async fn start_session(&mut self, statement_timeout: Duration, slow: &Arc<SlowForms>) {
+        self.slow = Arc::clone(slow);
+        if self.kept.is_some() {
+            self.has_session = true;
+            let timeout = statement_timeout.as_millis();
+            // Compiling a statement costs more than a search.
+            self.send_batch(format!("SET statement_timeout = {timeout}; SET jit = off")).await;
+        }
+    }
+
+    /// Whether [`AsyncPgConnection::start_session`] has set something. Otherwise each transaction sets it for itself.
+    pub fn has_session(&self) -> bool {
+        self.has_session
+    }
+
+    /// The forms of searches whose plans are not kept.
+    pub fn slow_forms(&self) -> &SlowForms {
+        &self.slow
     }
 
     /// Stops what runs on this connection.
@@ -211,24 +236,21 @@ impl AsyncPgConnection {
 
     /// The prepared statement, if it is one that stays so.
     async fn stay_prepared(&mut self, statement: &Encoded) -> QueryResult<Option<Statement>> {
-        let Encoded { sql, types, stays_prepared, .. } = statement;
-        if !stays_prepared {
+        let Encoded { sql, types, keep, .. } = statement;
+        let Some(kept) = &mut self.kept else { return Ok(None) };
+        if *keep == Keep::WhileUsed && !self.slow.may_keep(sql) {
             return Ok(None);
         }
-        match &self.prepared {
-            None => return Ok(None),
-            Some(known) => {
-                if let Some(prepared) = known.get(sql) {
-                    return Ok(Some(prepared.clone()));
-                }
-            }
+        match kept.find(sql, *keep) {
+            Found::There(prepared) => return Ok(Some(prepared)),
+            Found::NotYet => return Ok(None),
+            Found::Missing => {}
         }
         let client = Arc::clone(&self.client);
         // Types that only the server knows by number are left to it.
-        let types: Vec<Type> = types.clone();
-        let prepared = self.in_turn(client.prepare_typed(sql, &types)).await?;
-        if let Some(known) = &mut self.prepared {
-            known.insert(sql.clone(), prepared.clone());
+        let prepared = self.in_turn(client.prepare_typed(sql, types)).await?;
+        if let Some(kept) = &mut self.kept {
+            kept.keep(sql, &prepared);
         }
         Ok(Some(prepared))
     }
@@ -272,6 +294,13 @@ pub(crate) async fn connect(target: &Target, tls: &Tls, timeout: Duration) -> Re
         };
         select(pin!(connection), pin!(farewell)).await;
     });
-    let prepared = target.keeps_statements.then(HashMap::new);
-    Ok(AsyncPgConnection { client: Arc::new(client), prepared, types: Types::default(), under_way: VecDeque::new(), _alive: alive })
+    Ok(AsyncPgConnection {
+        client: Arc::new(client),
+        kept: target.keeps_statements.then(Kept::default),
+        slow: Arc::default(),
+        has_session: false,
+        types: Types::default(),
+        under_way: VecDeque::new(),
+        _alive: alive,
+    })
 }

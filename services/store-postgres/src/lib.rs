@@ -26,6 +26,7 @@ mod filter;
 mod fts;
 mod idempotency;
 mod images;
+mod kept;
 mod keys;
 mod neighbours;
 mod open;

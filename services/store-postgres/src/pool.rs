@@ -1,5 +1,6 @@
 //! The connections, and who may use them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use crate::breaker::Breaker;
 use crate::config::Config;
 use crate::connection::{AsyncPgConnection, ConnectError, connect};
 use crate::failure::Failure;
+use crate::kept::SlowForms;
 use crate::target::Target;
 use crate::tls::Tls;
 
@@ -21,6 +23,8 @@ struct Connector {
     target: Target,
     tls: Tls,
     timeout: Duration,
+    statement_timeout: Duration,
+    slow: Arc<SlowForms>,
 }
 
 impl Manager for Connector {
@@ -28,7 +32,9 @@ impl Manager for Connector {
     type Error = ConnectError;
 
     async fn create(&self) -> Result<AsyncPgConnection, ConnectError> {
-        connect(&self.target, &self.tls, self.timeout).await
+        let mut conn = connect(&self.target, &self.tls, self.timeout).await?;
+        conn.start_session(self.statement_timeout, &self.slow).await;
+        Ok(conn)
     }
 
     /// Asking the server each time whether it is there would double the round trips of a read. A connection that it
@@ -50,7 +56,13 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub fn new(config: &Config, tls: &Tls) -> Result<Self, context_store::BoxError> {
-        let connector = Connector { target: config.target.clone(), tls: tls.clone(), timeout: config.connect_timeout };
+        let connector = Connector {
+            target: config.target.clone(),
+            tls: tls.clone(),
+            timeout: config.connect_timeout,
+            statement_timeout: config.statement_timeout,
+            slow: Arc::default(),
+        };
         Ok(Self {
             connections: Connections::builder(connector).max_size(config.pool_size.max(1)).build()?,
             tls: tls.clone(),

@@ -1,5 +1,6 @@
 //! What a read does on its connection.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use context_store::OwnerId;
@@ -26,13 +27,24 @@ pub(crate) trait Reading: Sync {
     ) -> impl Future<Output = Result<Option<(i64, Self::Outcome)>, Failure>> + Send;
 }
 
-/// Begins a transaction that reads one state of the database, together with its first statement. Compiling a statement
-/// costs more than such a search.
+/// Begins a transaction that reads one state of the database, together with its first statement.
 pub(crate) async fn begin(conn: &mut AsyncPgConnection, statement_timeout: Duration) -> Result<(), Failure> {
-    let timeout = statement_timeout.as_millis();
-    let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = {timeout}; SET LOCAL jit = off");
+    let mut begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned();
+    if !conn.has_session() {
+        let _ = write!(begin, "; SET LOCAL statement_timeout = {}; SET LOCAL jit = off", statement_timeout.as_millis());
+    }
     conn.send_batch(begin).await;
     Ok(())
+}
+
+/// As [`begin`], where it is needed: for `several` statements that must see the same state, or to give one statement the
+/// settings that no session keeps for it. Whether there is a transaction to end now.
+pub(crate) async fn begin_for(conn: &mut AsyncPgConnection, several: bool, statement_timeout: Duration) -> Result<bool, Failure> {
+    let needed = several || !conn.has_session();
+    if needed {
+        begin(conn, statement_timeout).await?;
+    }
+    Ok(needed)
 }
 
 /// Ends it. What was read is read: whoever uses the connection next hears whether this worked.

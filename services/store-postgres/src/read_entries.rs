@@ -11,7 +11,7 @@ use crate::entries::{self, Loaded};
 use crate::failure::Failure;
 use crate::filter;
 use crate::fts::{self, Language};
-use crate::read::{Reading, begin, commit};
+use crate::read::{Reading, begin, begin_for, commit};
 use crate::sql::{self, Bind, Fragment};
 
 /// Entries by id, newest first.
@@ -101,30 +101,41 @@ impl Reading for Search {
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, SearchPage)>, Failure> {
-        begin(conn, self.statement_timeout).await?;
+        let begun = begin_for(conn, self.selection.explain || self.selection.images, self.statement_timeout).await?;
         let statement = self.statement(owner);
         let plan = if self.selection.explain { sql::explain(conn, &statement).await? } else { Vec::new() };
         let mut loaded = entries::load(conn, statement, self.selection).await?;
         if self.selection.images {
             entries::load_images(conn, owner, &mut loaded, self.selection).await?;
         }
-        commit(conn).await?;
+        if begun {
+            commit(conn).await?;
+        }
         Ok(page_of(loaded, plan))
     }
 }
 
 impl Search {
     pub(crate) fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
-        let mut statement = Fragment::new("SELECT NULL::bigint AS matches, NULL::float8 AS score, ");
+        let mut statement = Fragment::search("SELECT NULL::bigint AS matches, NULL::float8 AS score, ");
         statement.append(entries::page_columns(self.selection));
         statement.push(" FROM context.owners AS o LEFT JOIN (SELECT entries.* FROM context.entries AS entries WHERE ");
         statement.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
-        statement.push(" ORDER BY entries.created_at DESC, entries.id DESC LIMIT ").bind(Bind::Int(i64::from(self.page.limit)));
-        statement.push(" OFFSET ").bind(Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX)));
+        statement.push(" ORDER BY entries.created_at DESC, entries.id DESC").append(limits(self.page));
         statement.push(") AS e ON e.owner_id = o.owner_id WHERE o.owner_id = ").bind(Bind::text(owner.as_str()));
         statement.push(" ORDER BY e.created_at DESC, e.id DESC");
         statement
     }
+}
+
+/// The limits of a page. The plan depends on how many rows are wanted, so that stands in the text: there are few sizes of
+/// pages, and first pages are most.
+fn limits(page: Page) -> Fragment<'static> {
+    let mut limits = Fragment::new(format!(" LIMIT {}", page.limit));
+    if page.offset > 0 {
+        limits.push(" OFFSET ").bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+    }
+    limits
 }
 
 fn page_of(loaded: Loaded, plan: Vec<String>) -> Option<(i64, SearchPage)> {
@@ -141,7 +152,8 @@ impl Reading for Ranked {
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, FtsPage)>, Failure> {
-        begin(conn, self.statement_timeout).await?;
+        // What is asked instead, where nothing matched, is a page of its own.
+        let begun = begin_for(conn, self.selection.explain || self.selection.images, self.statement_timeout).await?;
         let mut query = &self.search.query.query;
         let mut loaded = entries::load(conn, self.statement(owner, query), self.selection).await?;
         let mut used_fallback = false;
@@ -154,7 +166,9 @@ impl Reading for Ranked {
         if self.selection.images {
             entries::load_images(conn, owner, &mut loaded, self.selection).await?;
         }
-        commit(conn).await?;
+        if begun {
+            commit(conn).await?;
+        }
         let Some(revision) = loaded.revision else { return Ok(None) };
         let capped_at = (loaded.matches > i64::from(self.search.ranking_cap)).then_some(self.search.ranking_cap);
         let entries = loaded.entries.into_iter().map(|(entry, score)| ScoredEntry { entry, score }).collect();
@@ -191,7 +205,7 @@ pub(crate) fn ranked<'v>(
 ) -> Fragment<'v> {
     let words = fts::query(query, language);
     let cap = i64::from(search.ranking_cap);
-    let mut statement = Fragment::new(
+    let mut statement = Fragment::search(
         "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words, entries.context \
          FROM context.entries AS entries WHERE ",
     );
@@ -202,7 +216,7 @@ pub(crate) fn ranked<'v>(
     if with_context {
         statement.push(" OR entries.context @@ ").append(words.clone()).push(")");
     }
-    statement.push(" ORDER BY entries.created_at DESC, entries.id DESC LIMIT ").bind(Bind::Int(cap + 1));
+    statement.push(" ORDER BY entries.created_at DESC, entries.id DESC").push(&format!(" LIMIT {}", cap + 1));
     // A long text is not better for having a word more often.
     statement.push("), ranked AS (SELECT m.owner_id, m.id, ts_rank_cd('{0.1, 0.1, 0.1, 0.1}', m.words, ").append(words.clone());
     statement.push(", 1)::float8");
@@ -212,10 +226,7 @@ pub(crate) fn ranked<'v>(
         let factor = search.context_weight * 1.645 * query.words() as f64;
         statement.push(&format!(" + {factor:.6} * ts_rank(m.context, ")).append(words).push(", 1)::float8");
     }
-    statement.push(" AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT ").bind(Bind::Int(cap));
-    statement.push(") AS m), page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC LIMIT ");
-    statement.bind(Bind::Int(i64::from(page.limit))).push(" OFFSET ");
-    statement.bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
-    statement.push(")");
+    statement.push(&format!(" AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}) AS m), "));
+    statement.push("page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC").append(limits(page)).push(")");
     statement
 }

@@ -1,6 +1,8 @@
 //! SQL text with `?` for every value, and the values.
 
 use std::borrow::Cow;
+use std::pin::pin;
+use std::time::Instant;
 
 use diesel::QueryResult;
 use diesel::deserialize::QueryableByName;
@@ -8,10 +10,11 @@ use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
 use diesel_async::RunQueryDsl;
-use futures::StreamExt as _;
+use futures::TryStreamExt as _;
 
-use crate::connection::{AsyncPgConnection, Unfinished};
-use crate::statement::PgRow;
+use crate::connection::{self, AsyncPgConnection, Unfinished};
+use crate::kept::Keep;
+use crate::statement::{Encoded, PgRow};
 use crate::vectors::{Vector, VectorRef};
 
 /// A value that PostgreSQL gets apart from the SQL.
@@ -67,20 +70,25 @@ impl<'v> Bind<'v> {
 pub(crate) struct Fragment<'v> {
     sql: Cow<'static, str>,
     binds: Vec<Bind<'v>>,
-    /// Whether the statement stays prepared on its connection: only for texts of which there are few.
-    prepared: bool,
+    /// How long the statement stays prepared on its connection.
+    keep: Keep,
 }
 
 impl<'v> Fragment<'v> {
     /// SQL put together at run time. It is planned anew each time, with its values in view.
     pub fn new(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self { sql: sql.into(), binds: Vec::new(), prepared: false }
+        Self { sql: sql.into(), binds: Vec::new(), keep: Keep::Never }
+    }
+
+    /// A search put together at run time. It stays prepared while it is asked often, and quick.
+    pub fn search(sql: impl Into<Cow<'static, str>>) -> Self {
+        Self { keep: Keep::WhileUsed, ..Self::new(sql) }
     }
 
     /// A statement of fixed text, which stays prepared.
     pub fn prepared(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
         debug_assert_eq!(sql.matches('?').count(), binds.len(), "{sql}");
-        Self { sql: Cow::Borrowed(sql), binds, prepared: true }
+        Self { sql: Cow::Borrowed(sql), binds, keep: Keep::Always }
     }
 
     /// The text.
@@ -116,7 +124,7 @@ impl<'v> Fragment<'v> {
 
 impl QueryFragment<Pg> for Fragment<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        if !self.prepared {
+        if self.keep != Keep::Always {
             out.unsafe_to_cache_prepared();
         }
         let mut parts = self.sql.split('?');
@@ -166,8 +174,13 @@ pub(crate) async fn query<Row>(conn: &mut AsyncPgConnection, fragment: Fragment<
 where
     Row: QueryableByName<Pg> + Send + 'static,
 {
-    learn_types(conn, &fragment).await?;
-    fragment.load(conn).await
+    let mut rows = Vec::new();
+    let push = |row| {
+        rows.push(row);
+        Ok(())
+    };
+    each(conn, fragment, |error| error, push).await?;
+    Ok(rows)
 }
 
 /// The rows of a query as they come, until `keep` says that it has enough.
@@ -181,9 +194,14 @@ where
     Row: QueryableByName<Pg> + Send + 'static,
 {
     learn_types(conn, &fragment).await.map_err(&failed)?;
-    let mut rows = fragment.load_stream::<Row>(conn).await.map_err(&failed)?;
-    while let Some(row) = rows.next().await {
-        keep(row.map_err(&failed)?)?;
+    let statement = conn.encode(&fragment).map_err(&failed)?;
+    let search = (fragment.keep == Keep::WhileUsed).then(|| (statement.sql.clone(), Instant::now()));
+    let mut rows = pin!(conn.rows(Encoded { keep: fragment.keep, ..statement }).await.map_err(&failed)?);
+    while let Some(row) = rows.try_next().await.map_err(|error| failed(connection::failed(error)))? {
+        keep(Row::build(&PgRow(row)).map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?)?;
+    }
+    if let Some((sql, started)) = search {
+        conn.slow_forms().took(&sql, started.elapsed());
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type};
 
 use crate::connection::{AsyncPgConnection, failed};
+use crate::kept::Keep;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -52,8 +53,8 @@ pub(crate) struct Encoded {
     pub sql: String,
     pub values: Vec<Value>,
     pub types: Vec<Type>,
-    /// Whether there are few such texts, so that a connection may keep the statement.
-    pub stays_prepared: bool,
+    /// How long a connection may keep it.
+    pub keep: Keep,
 }
 
 impl Encoded {
@@ -72,7 +73,7 @@ impl Encoded {
             sql: sql.finish(),
             values: binds.binds.into_iter().map(Value).collect(),
             types,
-            stays_prepared: query.is_safe_to_cache_prepared(&Pg)?,
+            keep: if query.is_safe_to_cache_prepared(&Pg)? { Keep::Always } else { Keep::Never },
         })
     }
 

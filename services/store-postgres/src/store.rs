@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -263,8 +264,11 @@ impl Inner {
         };
         let mut ids = taken.clone().into_iter();
         let running = async {
-            let timeout = self.statement_timeout.as_millis();
-            conn.send_batch(format!("BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = {timeout}")).await;
+            let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
+            if !conn.has_session() {
+                let _ = write!(begin, "; SET LOCAL statement_timeout = {}", self.statement_timeout.as_millis());
+            }
+            conn.send_batch(begin).await;
             if let Some(key) = &options.idempotency
                 && let Some(first) = idempotency::claim(conn, owner, key, options.now).await?
             {

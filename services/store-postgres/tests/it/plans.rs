@@ -126,3 +126,29 @@ async fn a_rare_word_is_found_in_the_index_and_a_common_one_is_ranked_up_to_the_
         }
     }
 }
+
+/// More often than PostgreSQL plans a prepared statement with its values in view, with values that want different plans.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_that_is_asked_often_answers_as_the_first_time() {
+    const SHORT: RowSelection = RowSelection { explain: false, ..EXPLAINED };
+    let Some((database, store)) = many_entries().await else { return };
+    let (owner, page) = (OwnerId::default(), Page { limit: 30, offset: 0 });
+    for round in 0..12 {
+        if round == 8 {
+            database.connect().await.batch_execute("ANALYZE context.entries").await.expect("plans are made anew");
+        }
+        for (status, count) in [("rare one", 4), ("open", 30), ("nothing", 0)] {
+            let found = store.search_contexts(&owner, filter("status", "eq", json!(status)), page, SHORT, Read::default()).await;
+            let found = found.expect("the search works").entries;
+            assert_eq!(found.len(), count, "{status}, round {round}");
+            assert!(found.iter().all(|entry| entry.metadata.get("status") == Some(&json!(status))), "{status}, round {round}");
+            assert!(found.is_sorted_by_key(|entry| std::cmp::Reverse(entry.id)));
+        }
+        for (word, count, capped) in [("fox", 4, None), ("common", 30, Some(100)), ("nothing", 0, None)] {
+            let query = parse(Mode::Match, word, &Analyzer::new(Language::English)).expect("a query").expect("a word");
+            let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.0 };
+            let found = store.fts_search(&owner, search, Filter::default(), page, SHORT, Read::default()).await.expect("it works");
+            assert_eq!((found.entries.len(), found.capped_at), (count, capped), "{word}, round {round}");
+        }
+    }
+}
