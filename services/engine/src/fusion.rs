@@ -22,6 +22,8 @@ pub(crate) enum Fusion {
 
 /// What the scores by words weigh in a convex sum; those by meaning weigh the rest.
 const WORDS_WEIGHT: f64 = 0.6;
+/// The same in the blend.
+const BLENDED_WORDS_WEIGHT: f64 = 0.65;
 
 impl Fusion {
     /// The name on the wire.
@@ -39,6 +41,9 @@ pub(crate) struct Fused {
     pub id: i64,
     /// Higher is better.
     pub score: f64,
+    /// What a reranker chooses its candidates by and blends with: a weighted sum of the scores, whatever the fusion.
+    /// Ranks say little about how much better the first is than the tenth. Deeper places are below 0.
+    pub blend: f64,
     /// The place by words, from 1, and the score there.
     pub words: Option<(i64, f64)>,
     /// The place by meaning, from 1, and what was found there.
@@ -60,11 +65,11 @@ pub(crate) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
 fn part(words: &[RankedByWords], meaning: &[RankedByMeaning], first: i64, fusion: Fusion) -> Vec<Fused> {
     let mut entries: HashMap<i64, Fused> = HashMap::with_capacity(words.len() + meaning.len());
     for (rank, found) in (first..).zip(words) {
-        let empty = Fused { id: found.id, score: 0.0, words: None, meaning: None };
+        let empty = Fused { id: found.id, score: 0.0, blend: 0.0, words: None, meaning: None };
         entries.entry(found.id).or_insert(empty).words = Some((rank, found.score));
     }
     for (rank, found) in (first..).zip(meaning) {
-        let empty = Fused { id: found.id, score: 0.0, words: None, meaning: None };
+        let empty = Fused { id: found.id, score: 0.0, blend: 0.0, words: None, meaning: None };
         entries.entry(found.id).or_insert(empty).meaning = Some((rank, *found));
     }
     let of_words = scale(words.iter().map(|found| found.score));
@@ -73,13 +78,14 @@ fn part(words: &[RankedByWords], meaning: &[RankedByMeaning], first: i64, fusion
     let mut fused: Vec<Fused> = entries.into_values().collect();
     for entry in &mut fused {
         let (words, meaning) = (entry.words, entry.meaning.map(|(rank, found)| (rank, -found.distance)));
+        let by_words = words.map_or(0.0, |(_, score)| of_words(score));
+        let by_meaning = meaning.map_or(0.0, |(_, score)| of_meaning(score));
+        let convex = |weight: f64| weight * by_words + (1.0 - weight) * by_meaning;
         entry.score = match fusion {
             Fusion::ReciprocalRank { k } => [words, meaning].into_iter().flatten().map(|(rank, _)| 1.0 / (k + rank as f64)).sum(),
-            Fusion::Convex => {
-                WORDS_WEIGHT * words.map_or(0.0, |(_, score)| of_words(score))
-                    + (1.0 - WORDS_WEIGHT) * meaning.map_or(0.0, |(_, score)| of_meaning(score))
-            }
+            Fusion::Convex => convex(WORDS_WEIGHT),
         };
+        entry.blend = if first == 1 { convex(BLENDED_WORDS_WEIGHT) } else { convex(BLENDED_WORDS_WEIGHT) - 1.0 };
     }
     fused.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
     fused
@@ -116,6 +122,21 @@ mod tests {
         let fused = fuse(&ranking(&[7, 8], &[8, 9]), Fusion::Convex);
         let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
         assert_eq!(scores, [(7, 0.6), (8, 0.4), (9, 0.0)]);
+    }
+
+    #[test]
+    fn the_blend_is_the_same_whatever_the_fusion_and_deeper_places_are_below_it() {
+        let both = ranking(&[7, 8], &[8, 9]);
+        let blends = |fusion| {
+            let mut blends: Vec<(i64, f64)> = fuse(&both, fusion).iter().map(|entry| (entry.id, entry.blend)).collect();
+            blends.sort_unstable_by_key(|(id, _)| *id);
+            blends
+        };
+        assert_eq!(blends(Fusion::Convex), [(7, 0.65), (8, 0.35), (9, 0.0)]);
+        assert_eq!(blends(Fusion::ReciprocalRank { k: 60.0 }), blends(Fusion::Convex));
+        let all: Vec<i64> = (1..=500).collect();
+        let deep = fuse(&ranking(&all, &all), Fusion::Convex);
+        assert!(deep[..SHALLOW].iter().all(|entry| entry.blend >= 0.0) && deep[SHALLOW..].iter().all(|entry| entry.blend <= 0.0));
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Engine {
         let mut plan = ranking.plan;
         let candidates = fused.iter().map(|entry| Candidate {
             id: entry.id,
-            score: entry.score,
+            score: entry.blend,
             part: entry.meaning.map(|(_, found)| (found.start, found.end)),
         });
         let Reranking { order, warning } = self.rerank(caller, &request.query, candidates.collect(), &mut plan).await;

@@ -1,15 +1,16 @@
 //! Ordering the best candidates anew by looking at their texts.
 //!
 //! Without a reranker the embedding model's own token vectors do it (late interaction): each word of the query looks for
-//! the nearest token of the text, and words that say something count more. Blended with the order that is there, it
-//! lifts the recall of questions about conversations and leaves that of abstracts alone.
+//! the nearest token of the text, and words that say something count more, the more the fewer candidates have them.
+//! Blended with the scores that are there, it lifts the recall of questions about conversations and leaves that of
+//! abstracts alone (docs/retrieval.md).
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use context_providers::{ProviderError, Role, TokenVectors, best_similarities};
 use context_store::RowSelection;
+use context_text::ContentWord;
 
 use crate::fusion::scale;
 use crate::meaning::Ready;
@@ -20,8 +21,10 @@ use crate::{Caller, Engine, Switch};
 const CANDIDATES: u32 = 50;
 /// What the order before weighs in the blend; late interaction weighs the rest.
 const BEFORE_WEIGHT: f64 = 0.5;
-/// What stop words and punctuation of the query weigh; other words weigh 1.
+/// What stop words and punctuation of the query weigh.
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;
+/// What other words weigh at least, however many candidates have them. One that few have weighs about 1.
+const LEAST_WORD_WEIGHT: f64 = 0.3;
 /// Characters read of an entry that was not found by meaning, so that its best part is not known.
 const START_CHARS: u32 = 1_000;
 
@@ -29,7 +32,7 @@ const START_CHARS: u32 = 1_000;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Candidate {
     pub id: i64,
-    /// The score it has; higher is better.
+    /// What it is chosen by and what is blended: higher is better.
     pub score: f64,
     /// Its best part, in characters.
     pub part: Option<(u32, u32)>,
@@ -59,21 +62,23 @@ impl Engine {
         if head < 2 {
             return as_it_is(None);
         }
+        let chosen = best(&candidates, head);
         let started = Instant::now();
         let budget = Duration::from_millis(u64::from(self.config.rerank_timeout_ms));
-        let scores = match tokio::time::timeout(budget, self.judged(caller, query, &candidates[..head], notes)).await {
+        let scores = match tokio::time::timeout(budget, self.judged(caller, query, &chosen, notes)).await {
             Ok(Ok(Some(scores))) => scores,
             Ok(Ok(None)) => return as_it_is(None),
             Ok(Err(error)) => return as_it_is(Some(format!("results are not reranked: {error}"))),
             Err(_) => return as_it_is(Some(format!("results are not reranked: it took more than {} ms", budget.as_millis()))),
         };
         notes.push(format!("rerank: {head} candidates in {:.1} ms", milliseconds(started)));
-        let mut order: Vec<(i64, Option<f64>)> = candidates[..head]
+        let mut order: Vec<(i64, Option<f64>)> = chosen
             .iter()
             .map(|candidate| (candidate.id, Some(scores.get(&candidate.id).map_or(0.0, |score| score.clamp(0.0, 1.0)))))
             .collect();
         order.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap_or(std::cmp::Ordering::Equal).then(b.0.cmp(&a.0)));
-        order.extend(candidates[head..].iter().map(|candidate| (candidate.id, None)));
+        let judged: HashSet<i64> = chosen.iter().map(|candidate| candidate.id).collect();
+        order.extend(candidates.iter().filter(|candidate| !judged.contains(&candidate.id)).map(|candidate| (candidate.id, None)));
         Reranking { order, warning: None }
     }
 
@@ -126,7 +131,7 @@ impl Engine {
     async fn late_interaction(&self, ready: &Ready, query: &str, texts: Vec<String>) -> Result<Option<Vec<f64>>, ProviderError> {
         let Some(mut of_query) = ready.embedder.token_vectors(vec![query.to_owned()], Role::Query).await? else { return Ok(None) };
         let Some(of_query) = of_query.pop() else { return Ok(None) };
-        let weights = self.weights(ready, query, &of_query);
+        let weights = self.weights(ready, query, &of_query, &texts);
         let Some(vectors) = ready.embedder.token_vectors(texts, Role::Document).await? else { return Ok(None) };
         let dimensions = ready.model.dimensions as usize;
         let total: f64 = weights.iter().sum();
@@ -138,18 +143,48 @@ impl Engine {
         Ok(Some(vectors.iter().map(score).collect()))
     }
 
-    /// What each token of the query weighs.
-    fn weights(&self, ready: &Ready, query: &str, tokens: &TokenVectors) -> Vec<f64> {
-        let words: Vec<Range<usize>> = context_text::content_words(query, &self.analyzer);
+    /// What each token of the query weighs, among these texts.
+    fn weights(&self, ready: &Ready, query: &str, tokens: &TokenVectors, texts: &[String]) -> Vec<f64> {
+        let words: Vec<ContentWord> = context_text::content_words(query, &self.analyzer);
+        let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
+        let mut with_it: HashMap<&str, usize> = HashMap::new();
+        for text in texts {
+            let mut seen: HashSet<&str> = HashSet::new();
+            self.analyzer.tokens(text, &mut |token| {
+                seen.extend(stems.get(token.stem));
+                seen.len() < stems.len()
+            });
+            for stem in seen {
+                *with_it.entry(stem).or_default() += 1;
+            }
+        }
+        let weight = |start: &usize| match words.iter().find(|word| word.place.contains(start)) {
+            Some(word) => rarity(with_it.get(word.stem.as_str()).copied().unwrap_or(0), texts.len()).max(LEAST_WORD_WEIGHT),
+            None => FUNCTION_WORD_WEIGHT,
+        };
         let starts = ready.embedder.token_starts(query);
         // What stands before the query, a prefix of the model's, has tokens of its own.
         let prefix = tokens.ids.len().saturating_sub(starts.len());
-        let weight = |start: &usize| if words.iter().any(|word| word.contains(start)) { 1.0 } else { FUNCTION_WORD_WEIGHT };
         let mut weights = vec![0.0; prefix];
         weights.extend(starts.iter().map(weight));
         weights.truncate(tokens.ids.len());
         weights
     }
+}
+
+/// The best candidates, best first, then the greater id.
+fn best(candidates: &[Candidate], count: usize) -> Vec<Candidate> {
+    let mut best = candidates.to_vec();
+    best.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
+    best.truncate(count);
+    best
+}
+
+/// How much a word says that `with_it` of `all` texts have: as BM25 has it, about 1 for one that few have, 0 for one that
+/// all have.
+fn rarity(with_it: usize, all: usize) -> f64 {
+    let (with_it, all) = (with_it as f64, all as f64);
+    ((all - with_it + 0.5) / (with_it + 0.5)).ln_1p() / all.ln_1p()
 }
 
 /// These characters of a text.

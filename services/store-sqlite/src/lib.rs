@@ -13,6 +13,7 @@
 
 mod artifacts;
 mod batch;
+mod bm25;
 mod config;
 mod connection;
 mod delete_entries;

@@ -13,6 +13,7 @@ use std::sync::Once;
 use context_text::{Analyzer, Language};
 use libsqlite3_sys as ffi;
 
+use crate::bm25;
 use crate::indexable::colocated;
 
 /// A text that begins with this character holds tokens separated by spaces, to be indexed as they are, all at one
@@ -69,7 +70,11 @@ unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_cha
             return code;
         }
         let mut tokenizer = ffi::fts5_tokenizer { xCreate: Some(create), xDelete: Some(delete), xTokenize: Some(tokenize) };
-        create_tokenizer(api, c"context".as_ptr(), ptr::null_mut(), &raw mut tokenizer, None)
+        let code = create_tokenizer(api, c"context".as_ptr(), ptr::null_mut(), &raw mut tokenizer, None);
+        if code != ffi::SQLITE_OK {
+            return code;
+        }
+        bm25::register(api)
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Neighbourhood {
 
 impl Neighbourhood {
     /// Words taken of each neighbour, at most ([`context_text::gist`]).
-    pub const WORDS: usize = 64;
+    pub const WORDS: usize = 32;
 
     /// Nobody helps.
     pub const NONE: Self = Self { entries: 0, gap: Duration::ZERO };
@@ -20,7 +20,7 @@ impl Neighbourhood {
     /// What an index is made with, so that another one is known to need making anew.
     #[must_use]
     pub fn note(&self) -> String {
-        if self.entries == 0 { "alone".to_owned() } else { format!("context {}x{}s", self.entries, self.gap.as_secs()) }
+        if self.entries == 0 { "alone".to_owned() } else { format!("context {}x{} {}s", self.entries, Self::WORDS, self.gap.as_secs()) }
     }
 
     /// The gap in microseconds.

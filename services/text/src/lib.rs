@@ -52,7 +52,7 @@ pub use analyzer::{Analyzer, MAX_WORD_CHARS, Token, TokenKind};
 pub use fold::fold;
 pub use gist::{GIST_BYTES, gist};
 pub use language::Language;
-pub use plain::content_words;
+pub use plain::{ContentWord, content_words};
 pub use query::{MAX_DEPTH, MAX_TERMS, Mode, Parsed, Query, QueryError, Term, parse};
 pub use snippet::highlight;
 pub use split::{ChunkSizes, chunks, estimated_tokens};

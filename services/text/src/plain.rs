@@ -44,14 +44,23 @@ fn by_stem(piece: &Piece) -> Piece {
     same
 }
 
-/// Where in a text the words are that say something: all but the stop words, or all when there are no others. In bytes.
+/// A word of a text that says something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContentWord {
+    /// Where it stands, in bytes.
+    pub place: Range<usize>,
+    /// Its stem.
+    pub stem: String,
+}
+
+/// The words of a text that say something: all but the stop words, or all when there are no others.
 #[must_use]
-pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<Range<usize>> {
+pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<ContentWord> {
     let language = analyzer.language();
     let (mut content, mut stop_words) = (Vec::new(), Vec::new());
     analyzer.tokens(text, &mut |token| {
         let words = if language.is_stop_word(&fold(token.word)) { &mut stop_words } else { &mut content };
-        words.push(token.start..token.end);
+        words.push(ContentWord { place: token.start..token.end, stem: token.stem.to_owned() });
         true
     });
     if content.is_empty() { stop_words } else { content }

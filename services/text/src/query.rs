@@ -111,6 +111,16 @@ impl Query {
         }
     }
 
+    /// How many phrases it names; a single word is one.
+    #[must_use]
+    pub fn phrases(&self) -> usize {
+        match self {
+            Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => 1,
+            Query::And(queries) | Query::Or(queries) => queries.iter().map(Query::phrases).sum(),
+            Query::Not { positive, negative } => positive.phrases() + negative.phrases(),
+        }
+    }
+
     /// All of the queries, nested conjunctions flattened; `None` when there are none.
     pub(crate) fn all(queries: Vec<Query>) -> Option<Query> {
         let mut flat = Vec::with_capacity(queries.len());

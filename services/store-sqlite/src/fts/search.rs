@@ -99,9 +99,9 @@ impl Ranking<'_> {
     /// The newest matches with their scores, up to the cap, and whether there are more.
     fn matches(&self, conn: &mut SqliteConnection, query_tree: &Query) -> QueryResult<(Vec<Match>, bool, Fragment)> {
         let fts = format!("fts_{}", self.owner);
-        // bm25 is lower for better matches; the scope never counts.
-        let mut statement = Fragment::new(format!("SELECT {fts}.rowid AS row_id, -bm25({fts}, 1.0, "));
-        statement.bind(Bind::Float(self.context_weight)).push(&format!(", 0.0) AS score FROM {fts}"));
+        let mut statement = Fragment::new(format!("SELECT {fts}.rowid AS row_id, match_score({fts}, "));
+        statement.bind(Bind::Int(i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX))).push(", ");
+        statement.bind(Bind::Float(self.context_weight)).push(&format!(") AS score FROM {fts}"));
         if self.joined {
             statement.push(&format!(" CROSS JOIN entries ON entries.row_id = {fts}.rowid"));
         }
