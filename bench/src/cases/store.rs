@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::{Bench, Lane, Loaded, SharedLane};
 use crate::Result;
 use crate::corpus::Entry;
-use crate::floor::store::{Prepared, StoreFloor};
+use crate::floor::store::{Contexts, Prepared, StoreFloor};
 use crate::measure::{Contender, alternate};
 use crate::report::{Goal, Ratio, Report, Section};
 use crate::service::Service;
@@ -42,16 +42,18 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     std::fs::copy(&base, &database)?;
     let floor = Rc::new(RefCell::new(StoreFloor::open(&database)?));
     let floor_stored = Rc::new(Cell::new(0));
+    let contexts = Rc::new(RefCell::new(Contexts::default()));
 
     for (&clients, &stores) in bench.scale.clients.iter().zip(&bench.scale.stores) {
         let name = format!("store, {clients} client{}", if clients == 1 { "" } else { "s" });
         bench.progress.step(&format!("Measuring {name}"));
         let mut contenders = vec![Contender::new(format!("SQLite, groups of {clients}"), {
-            let (floor, stored) = (floor.clone(), floor_stored.clone());
+            let (floor, stored, contexts) = (floor.clone(), floor_stored.clone(), contexts.clone());
             move |count| {
-                let (floor, stored) = (floor.clone(), stored.clone());
+                let (floor, stored, contexts) = (floor.clone(), stored.clone(), contexts.clone());
                 Box::pin(async move {
-                    let entries: Vec<_> = entries(bench, clients, count, &stored).into_iter().map(Prepared::new).collect();
+                    let entries = entries(bench, clients, count, &stored).into_iter();
+                    let entries: Vec<_> = entries.map(|entry| Prepared::new(entry, &mut contexts.borrow_mut())).collect();
                     floor.borrow_mut().round(&entries, clients)
                 })
             }

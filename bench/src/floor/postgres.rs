@@ -1,5 +1,6 @@
-//! The floor of the server database: the statements of an operation on a plain connection of tokio-postgres, prepared
-//! beforehand, each waited for.
+//! The floor of the server database: the transaction of an operation on a plain connection of tokio-postgres, prepared
+//! beforehand, each statement waited for. What is read is read by the statement that the store sends; columns are decoded
+//! and dropped, metadata is not parsed.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,9 +15,12 @@ use crate::corpus::Entry;
 pub const PAGE: i64 = 30;
 /// Matches that are ranked at most.
 pub const RANKING_CAP: i64 = 10_100;
+/// Characters of a text that a search reads.
+const SHOWN_CHARS: i32 = 301;
+const OWNER: &str = "default";
 
 const COLUMNS: &str =
-    "e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text";
+    "e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text, o.revision";
 
 /// A connection with its statements.
 pub struct RawClient {
@@ -51,6 +55,15 @@ impl Row {
         let metadata = Value::Object(entry.metadata.clone()).to_string();
         Self { folded: metadata.to_lowercase(), metadata, words: words.join(" "), entry }
     }
+}
+
+/// The condition that a field of the metadata is this string, whatever its case; its two values from this number on.
+fn equal(field: &str, first: u32) -> String {
+    let second = first + 1;
+    format!(
+        "(left((entries.metadata_folded ->> '{field}'::text), 200) COLLATE \"C\") = ${first} \
+         AND coalesce((entries.metadata_folded -> '{field}'::text) = ${second}::text::jsonb, false)"
+    )
 }
 
 /// A connection, driven by the runtime it is made in.
@@ -98,20 +111,30 @@ impl RawClient {
                  SELECT 'default', revision, $1, 'create', 'context', $2, $3, 1 FROM bumped RETURNING revision",
             )
             .await?,
-            get: prepare(&format!("SELECT {COLUMNS}, e.text FROM context.entries AS e WHERE e.owner_id = 'default' AND e.id = $1")).await?,
+            get: prepare(&format!(
+                "SELECT {COLUMNS}, e.text FROM context.owners AS o LEFT JOIN context.entries AS e ON e.owner_id = o.owner_id AND e.id = $1 \
+                 WHERE o.owner_id = $2 ORDER BY e.created_at DESC, e.id DESC"
+            ))
+            .await?,
             search: prepare(&format!(
-                "SELECT {COLUMNS}, left(e.text, 301) FROM context.entries AS e WHERE e.owner_id = 'default' \
-                 AND (left((e.metadata_folded ->> 'agent_name'::text), 200) COLLATE \"C\") = $1 \
-                 AND (left((e.metadata_folded ->> 'status'::text), 200) COLLATE \"C\") = $2 \
-                 ORDER BY e.created_at DESC, e.id DESC LIMIT {PAGE}"
+                "SELECT {COLUMNS}, left(e.text, $6::int) FROM context.owners AS o LEFT JOIN (SELECT entries.* FROM context.entries AS entries \
+                 WHERE entries.owner_id = $1 AND ({}) AND ({}) ORDER BY entries.created_at DESC, entries.id DESC LIMIT {PAGE}) AS e \
+                 ON e.owner_id = o.owner_id WHERE o.owner_id = $1 ORDER BY e.created_at DESC, e.id DESC",
+                equal("agent_name", 2),
+                equal("status", 4)
             ))
             .await?,
             full_text: prepare(&format!(
-                "SELECT {COLUMNS}, left(e.text, 301) FROM (SELECT id, ts_rank_cd('{{0.1, 0.1, 0.1, 0.1}}', words, $1::text::tsquery, 1) AS score FROM \
-                 (SELECT id, words FROM context.entries WHERE owner_id = 'default' AND ARRAY[owner_id] @> ARRAY['default' COLLATE \"C\"] \
-                 AND words @@ $1::text::tsquery ORDER BY created_at DESC, id DESC LIMIT {RANKING_CAP}) AS m \
-                 ORDER BY score DESC, id DESC LIMIT {PAGE}) AS page JOIN context.entries AS e ON e.owner_id = 'default' AND e.id = page.id \
-                 ORDER BY page.score DESC, e.id DESC"
+                "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words, entries.context \
+                 FROM context.entries AS entries WHERE entries.owner_id = $1 AND ARRAY[entries.owner_id] @> ARRAY[$1] \
+                 AND entries.words @@ $2::text::tsquery ORDER BY entries.created_at DESC, entries.id DESC LIMIT {}), \
+                 ranked AS (SELECT m.owner_id, m.id, ts_rank_cd('{{0.1, 0.1, 0.1, 0.1}}', m.words, $2::text::tsquery, 1)::float8 AS score \
+                 FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {RANKING_CAP}) AS m), \
+                 page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC LIMIT {PAGE}) \
+                 SELECT {COLUMNS}, left(e.text, $3::int), (SELECT count(*) FROM matched), p.score FROM context.owners AS o \
+                 LEFT JOIN page AS p ON p.owner_id = o.owner_id LEFT JOIN context.entries AS e ON e.owner_id = p.owner_id AND e.id = p.id \
+                 WHERE o.owner_id = $1 ORDER BY p.score DESC, e.id DESC",
+                RANKING_CAP + 1
             ))
             .await?,
             client,
@@ -143,7 +166,7 @@ impl RawClient {
     /// # Errors
     /// When it is not there.
     pub async fn get(&self, id: i64) -> Result<Vec<i64>> {
-        Self::read(&[self.client.query_one(&self.get, &[&id]).await?])
+        Self::read(&[self.client.query_one(&self.get, &[&id, &OWNER]).await?])
     }
 
     /// The newest entries of an agent in a status.
@@ -151,7 +174,8 @@ impl RawClient {
     /// # Errors
     /// What the server says.
     pub async fn search(&self, agent: &str, status: &str) -> Result<Vec<i64>> {
-        Self::read(&self.client.query(&self.search, &[&agent, &status]).await?)
+        let (agent_json, status_json) = (format!("\"{agent}\""), format!("\"{status}\""));
+        Self::read(&self.client.query(&self.search, &[&OWNER, &agent, &agent_json, &status, &status_json, &SHOWN_CHARS]).await?)
     }
 
     /// The best entries with all these words.
@@ -160,15 +184,15 @@ impl RawClient {
     /// What the server says.
     pub async fn full_text(&self, words: &str) -> Result<Vec<i64>> {
         let query: Vec<String> = words.split(' ').map(|word| format!("'{word}'")).collect();
-        Self::read(&self.client.query(&self.full_text, &[&query.join(" & ")]).await?)
+        Self::read(&self.client.query(&self.full_text, &[&OWNER, &query.join(" & "), &SHOWN_CHARS]).await?)
     }
 
     /// Reads every column, and gives the ids.
     fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
-            let texts = [1, 2, 8, 9, 10].map(|column| row.try_get::<_, String>(column));
-            let numbers = [3, 4, 5, 6].map(|column| row.try_get::<_, i64>(column));
+            let texts = [1, 2, 8, 9, 11].map(|column| row.try_get::<_, String>(column));
+            let numbers = [3, 4, 5, 6, 10].map(|column| row.try_get::<_, i64>(column));
             for text in texts {
                 std::hint::black_box(text?);
             }

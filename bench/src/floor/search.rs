@@ -73,7 +73,7 @@ impl ReadFloor {
                 field("priority"),
             ))?,
             full_text: db.prepare(&format!(
-                "SELECT rowid, -bm25(fts_1, 1.0, 0.0, 0.0) FROM fts_1 WHERE fts_1 MATCH ?1 ORDER BY rowid DESC LIMIT {RANKING_CAP}"
+                "SELECT rowid, match_score(fts_1, ?2, 0.0) FROM fts_1 WHERE fts_1 MATCH ?1 ORDER BY rowid DESC LIMIT {RANKING_CAP}"
             ))?,
             threads: db.prepare("SELECT * FROM threads WHERE owner = 1 ORDER BY last_entry DESC, last_id DESC LIMIT 1000")?,
             page_count: db.prepare("SELECT page_count FROM pragma_page_count")?,
@@ -112,7 +112,8 @@ impl ReadFloor {
         let mut matches: Vec<(i64, f64)> = Vec::new();
         for operator in [" AND ", " OR "] {
             let expression = format!("text : ({})", stems.join(operator));
-            self.full_text.query(&[Bind::Text(&expression)], |row| matches.push((row.int(0), row.real(1))))?;
+            let words = Bind::Int(i64::try_from(stems.len())?);
+            self.full_text.query(&[Bind::Text(&expression), words], |row| matches.push((row.int(0), row.real(1))))?;
             if !matches.is_empty() {
                 break;
             }

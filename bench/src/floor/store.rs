@@ -3,9 +3,12 @@
 //! It leaves the same rows behind as the service does, in a copy of the service's own database, so tables, indexes,
 //! full-text table and tokenizer are the same. It reads nothing, checks nothing and answers nobody.
 
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use context_store::Neighbourhood;
+use context_text::{Analyzer, Language, gist};
 use serde_json::{Map, Value};
 
 use crate::Result;
@@ -37,18 +40,47 @@ pub struct Prepared {
     metadata: String,
     folded: String,
     scope: String,
+    /// The words of its neighbours, as the full-text table has them.
+    context: String,
+}
+
+/// The words of the entries before an entry in its thread.
+pub struct Contexts {
+    analyzer: Analyzer,
+    threads: HashMap<String, VecDeque<String>>,
+}
+
+impl Default for Contexts {
+    fn default() -> Self {
+        Self { analyzer: Analyzer::new(Language::English), threads: HashMap::new() }
+    }
+}
+
+impl Contexts {
+    /// Those of the next entry of its thread. All are stored within minutes.
+    fn of_next(&mut self, entry: &Entry) -> String {
+        let before = self.threads.entry(entry.thread_id.clone()).or_default();
+        let words: BTreeSet<&str> = before.iter().flat_map(|gist| gist.split(' ')).filter(|word| !word.is_empty()).collect();
+        let context = words.into_iter().fold("\u{1}-".to_owned(), |context, word| context + " " + word);
+        before.push_back(gist(&entry.text, &self.analyzer, Neighbourhood::WORDS));
+        if before.len() > Neighbourhood::default().entries as usize {
+            before.pop_front();
+        }
+        context
+    }
 }
 
 impl Prepared {
     /// Makes the columns.
-    pub fn new(entry: Entry) -> Self {
+    pub fn new(entry: Entry, contexts: &mut Contexts) -> Self {
+        let context = contexts.of_next(&entry);
         // As many tokens, of the same length, as the service's own; the hash itself does not matter here.
         let mut scope = format!("\u{1}{} ct t{:016x}", if entry.source == "user" { "su" } else { "sa" }, hash(&entry.thread_id));
         for tag in &entry.tags {
             scope.push_str(&format!(" g{:016x}", hash(tag)));
         }
         let tags = Value::from(entry.tags.clone()).to_string();
-        Self { tags, metadata: to_json(&entry.metadata), folded: to_json(&entry.metadata).to_lowercase(), scope, entry }
+        Self { tags, metadata: to_json(&entry.metadata), folded: to_json(&entry.metadata).to_lowercase(), scope, context, entry }
     }
 }
 
@@ -80,7 +112,7 @@ impl StoreFloor {
             tag_count: db.prepare(
                 "INSERT INTO tag_counts (owner, tag, entries) VALUES (?1, ?2, 1) ON CONFLICT (owner, tag) DO UPDATE SET entries = entries + 1",
             )?,
-            full_text: db.prepare(&format!("INSERT INTO fts_{owner_number}(rowid, text, scope) VALUES (?1, ?2, ?3)"))?,
+            full_text: db.prepare(&format!("INSERT INTO fts_{owner_number}(rowid, text, ctx, scope) VALUES (?1, ?2, ?3, ?4)"))?,
             change: db.prepare(
                 "INSERT INTO changes (owner, revision, at, operation, entity, entity_id, thread_id, version) \
                  VALUES (?1, ?2, ?3, 'create', 'context', ?4, ?5, 1)",
@@ -115,7 +147,7 @@ impl StoreFloor {
         let now = Int(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?);
         self.begin.execute(&[])?;
         for prepared in group {
-            let Prepared { entry, tags, metadata, folded, scope: _ } = prepared;
+            let Prepared { entry, tags, metadata, folded, .. } = prepared;
             let (id, row_id) = (self.next_id, self.owner_number << 40 | self.next_id);
             self.next_id += 1;
             self.revision += 1;
@@ -132,7 +164,8 @@ impl StoreFloor {
         }
         let first = self.next_id - i64::try_from(group.len())?;
         for (id, prepared) in (first..).zip(group) {
-            self.full_text.execute(&[Int(self.owner_number << 40 | id), Text(&prepared.entry.text), Text(&prepared.scope)])?;
+            let Prepared { entry, context, scope, .. } = prepared;
+            self.full_text.execute(&[Int(self.owner_number << 40 | id), Text(&entry.text), Text(context), Text(scope)])?;
         }
         self.owner.execute(&[owner, Int(self.revision), Int(self.next_id), Int(i64::try_from(group.len())?)])?;
         self.commit.execute(&[])
