@@ -11,6 +11,6 @@ mod language;
 mod rebuild;
 
 pub(crate) use document::{Document, Words};
-pub(crate) use expression::query;
+pub(crate) use expression::{query, terms};
 pub(crate) use language::Language;
 pub(crate) use rebuild::{rebuild, renew_contexts};

@@ -217,16 +217,38 @@ pub(crate) fn ranked<'v>(
         statement.push(" OR entries.context @@ ").append(words.clone()).push(")");
     }
     statement.push(" ORDER BY entries.created_at DESC, entries.id DESC").push(&format!(" LIMIT {}", cap + 1));
-    // A long text is not better for having a word more often.
-    statement.push("), ranked AS (SELECT m.owner_id, m.id, ts_rank_cd('{0.1, 0.1, 0.1, 0.1}', m.words, ").append(words.clone());
-    statement.push(", 1)::float8");
+    statement.push(&format!("), newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}), "));
     if with_context {
-        // A lexeme without a position counts 0.1 / 1.645 / the query's words in ts_rank (`calc_rank_or`). Here it counts as
-        // one with a position does in ts_rank_cd, which ignores it: 0.1.
-        let factor = search.context_weight * 1.645 * query.words() as f64;
-        statement.push(&format!(" + {factor:.6} * ts_rank(m.context, ")).append(words).push(", 1)::float8");
+        statement.append(score_with_context(search.context_weight, fts::terms(query, language)));
+    } else {
+        // A long text is not better for having a word more often.
+        statement.push("ranked AS (SELECT m.owner_id, m.id, ts_rank_cd('{0.1, 0.1, 0.1, 0.1}', m.words, ").append(words);
+        statement.push(", 1)::float8 AS score FROM newest AS m), ");
     }
-    statement.push(&format!(" AS score FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}) AS m), "));
     statement.push("page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC").append(limits(page)).push(")");
     statement
+}
+
+/// The common table expression `ranked` of a search by words and neighbours' words: BM25, as the embedded store has it, of
+/// what was matched.
+///
+/// The server's own functions know nothing of how rare a word is, so that of a question's words the common ones would
+/// bury the one that matters. Here that is learnt from the matches themselves, and so is the average length. `ts_rank` of
+/// one word is 1/1.645 for one occurrence and rises as slowly as BM25 with each further one (`calc_rank_or`).
+fn score_with_context<'v>(context_weight: f64, terms: Fragment<'v>) -> Fragment<'v> {
+    let mut ranked = Fragment::new(
+        "shape AS (SELECT count(*)::float8 AS entries, avg(length(words))::float8 AS length FROM newest), \
+         hits AS MATERIALIZED (SELECT m.owner_id, m.id, length(m.words) AS length, t.place, \
+         1.645 * ts_rank('{1, 1, 1, 1}', m.words, t.term) + ",
+    );
+    ranked.push(&format!("{context_weight:.6} * (m.context @@ t.term)::int AS frequency FROM newest AS m CROSS JOIN unnest("));
+    ranked.append(terms).push(
+        ") WITH ORDINALITY AS t(term, place) WHERE m.words @@ t.term OR m.context @@ t.term), \
+         rarity AS (SELECT h.owner_id, h.place, ln(1 + (s.entries - count(*) + 0.5) / (count(*) + 0.5)) AS idf FROM hits AS h CROSS JOIN shape AS s \
+         GROUP BY h.owner_id, h.place, s.entries), \
+         ranked AS (SELECT h.owner_id, h.id, sum(r.idf * 2.2 * h.frequency \
+         / (h.frequency + 1.2 * (0.25 + 0.75 * (h.length + 60) / (s.length + 60))))::float8 AS score \
+         FROM hits AS h JOIN rarity AS r ON r.owner_id = h.owner_id AND r.place = h.place CROSS JOIN shape AS s GROUP BY h.owner_id, h.id), ",
+    );
+    ranked
 }

@@ -19,7 +19,8 @@ use context_engine::{Caller, Engine, EngineConfig, Switch, WriteContext};
 use context_model::{StoreContextBatchRequest, StoreContextRequest};
 use context_providers::Embedder;
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
-use context_store::{Neighbourhood, Store};
+use context_store::{Neighbourhood, OwnerId, Read, Store};
+use context_store_postgres::{Config as PostgresConfig, PostgresStore, Target};
 use context_store_sqlite::{Config, SqliteStore};
 
 use crate::clock::SetClock;
@@ -46,6 +47,12 @@ struct Cli {
     /// Leave out what is reranked, which takes the longest
     #[arg(long)]
     without_reranking: bool,
+    /// Ask only the searches with this in their name; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+    /// An empty PostgreSQL database to use instead of a SQLite file; the entries stay in it
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
     /// Search all threads, whatever thread a question names
     #[arg(long)]
     all_threads: bool,
@@ -68,13 +75,17 @@ async fn main() -> Result<(), Error> {
     let cli = Cli::parse();
     let set = Set::read(&cli.set)?;
     let directory = tempfile::tempdir()?;
-    let mut config = Config::new(directory.path().join("contexts.db"));
     let usual = Neighbourhood::default();
-    config.neighbourhood = Neighbourhood {
+    let neighbourhood = Neighbourhood {
         entries: cli.context_neighbours.unwrap_or(usual.entries),
         gap: cli.context_gap_minutes.map_or(usual.gap, |minutes| Duration::from_secs(minutes.saturating_mul(60))),
     };
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(config)?);
+    let store: Arc<dyn Store> = match &cli.postgres {
+        None => Arc::new(SqliteStore::open(Config { neighbourhood, ..Config::new(directory.path().join("contexts.db")) })?),
+        Some(url) => {
+            empty(PostgresStore::open(PostgresConfig { neighbourhood, ..PostgresConfig::new(Target::parse(url)?) }).await?).await?
+        }
+    };
     let clock = Arc::new(SetClock::default());
     let usual = EngineConfig::default();
     let rrf_k = cli.hybrid_rrf_k.unwrap_or(usual.hybrid_rrf_k);
@@ -111,7 +122,7 @@ async fn main() -> Result<(), Error> {
         ("hybrid convex", Way::HybridConvex, &plain),
         ("hybrid convex, reranked", Way::HybridConvex, &reranking),
     ] {
-        if cli.without_reranking && name.ends_with("reranked") {
+        if cli.without_reranking && name.ends_with("reranked") || !cli.only.is_empty() && !cli.only.iter().any(|part| name.contains(part)) {
             continue;
         }
         if way.needs_model() && !with_model {
@@ -133,6 +144,15 @@ async fn main() -> Result<(), Error> {
     }
     store.close().await;
     Ok(())
+}
+
+/// The store, if it has no entries yet.
+async fn empty(store: PostgresStore) -> Result<Arc<dyn Store>, Error> {
+    let statistics = store.statistics(&OwnerId::default(), Read::default()).await?;
+    if statistics.total_entries > 0 {
+        return Err(format!("the database has {} entries; name an empty one", statistics.total_entries).into());
+    }
+    Ok(Arc::new(store))
 }
 
 /// Stores the entries and gives the key of each id.

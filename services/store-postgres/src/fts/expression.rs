@@ -1,5 +1,7 @@
 //! A parsed query in PostgreSQL's query language. Every word is quoted, so nothing a user wrote is taken for syntax.
 
+use std::borrow::Cow;
+
 use context_text::{Query, Term, fold};
 
 use super::Language;
@@ -22,6 +24,38 @@ pub(crate) fn query(query: &Query, language: &Language) -> Fragment<'static> {
             call.bind(Bind::text(configuration.clone())).push("::regconfig, ").bind(Bind::text(text)).push(")");
             call
         }
+    }
+}
+
+/// What of the query counts for a match, one tsquery each, in SQL: its words, prefixes and phrases, but not what must be
+/// absent.
+pub(crate) fn terms(query: &Query, language: &Language) -> Fragment<'static> {
+    let mut terms = Vec::new();
+    collect(query, language, &mut terms);
+    let mut array = Fragment::new("");
+    match language {
+        Language::Ours(_) => _ = array.bind(Bind::Texts(terms)).push("::tsquery[]"),
+        Language::Server(configuration) => {
+            array.push("ARRAY(SELECT to_tsquery(").bind(Bind::text(configuration.clone())).push("::regconfig, t.term) FROM unnest(");
+            array.bind(Bind::Texts(terms)).push(") AS t(term))");
+        }
+    }
+    array
+}
+
+/// Recursion is bounded by the parser's depth limit.
+fn collect(query: &Query, language: &Language, out: &mut Vec<Cow<'static, str>>) {
+    match query {
+        Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => {
+            let mut term = String::new();
+            match language {
+                Language::Ours(_) => write(query, &|term| term.stem.clone(), &mut term),
+                Language::Server(_) => write(query, &|term| term.word.clone(), &mut term),
+            }
+            out.push(Cow::Owned(term));
+        }
+        Query::And(queries) | Query::Or(queries) => queries.iter().for_each(|query| collect(query, language, out)),
+        Query::Not { positive, negative: _ } => collect(positive, language, out),
     }
 }
 
