@@ -191,6 +191,8 @@ impl RawClient {
     fn read(rows: &[tokio_postgres::Row]) -> Result<Vec<i64>> {
         let mut ids = Vec::with_capacity(rows.len());
         for row in rows {
+            // An owner's row without an entry: nothing was found.
+            let Some(id) = row.try_get(0)? else { continue };
             let texts = [1, 2, 8, 9, 11].map(|column| row.try_get::<_, String>(column));
             let numbers = [3, 4, 5, 6, 10].map(|column| row.try_get::<_, i64>(column));
             for text in texts {
@@ -200,7 +202,7 @@ impl RawClient {
                 std::hint::black_box(number?);
             }
             std::hint::black_box(row.try_get::<_, Vec<String>>(7)?);
-            ids.push(row.try_get(0)?);
+            ids.push(id);
         }
         Ok(ids)
     }
