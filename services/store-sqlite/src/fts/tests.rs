@@ -61,6 +61,10 @@ impl Texts {
     }
 
     fn put(&mut self, owner: i64, change: impl FnOnce(&mut StoredEntry), text: &str) -> i64 {
+        self.put_after(owner, change, "", text)
+    }
+
+    fn put_after(&mut self, owner: i64, change: impl FnOnce(&mut StoredEntry), context: &str, text: &str) -> i64 {
         self.last += 1;
         let mut entry = store::entry(self.last, JsonObject::new());
         text.clone_into(&mut entry.text);
@@ -69,7 +73,7 @@ impl Texts {
         let document = Document {
             row_id: row_id(owner, entry.id),
             text: &Indexable::analyzed(&Analyzer::new(self.language), &entry.text),
-            context: "",
+            context,
             thread_id: &entry.thread_id,
             source: entry.source,
             content_type: entry.content_type,
@@ -282,6 +286,33 @@ fn tags_do_not_lengthen_a_document() {
     texts.add("apple tart");
     let found = texts.search(Mode::Match, "apple", &Filter::default(), PAGE, 5000);
     assert_eq!(found.rows[0].1.to_bits(), found.rows[1].1.to_bits());
+}
+
+#[test]
+fn a_score_is_bm25_of_padded_lengths_whatever_narrows_the_search() {
+    let mut texts = Texts::english(&["apple apple pie"]);
+    texts.put_after(OWNER, |_| {}, "appl", "pear");
+    texts.add("plum cake today");
+    for _ in 0..6 {
+        texts.add("grape");
+    }
+    let norm = |length: f64| 1.2 * (0.25 + 0.75 * (length + 60.0) / (13.0 / 9.0 + 60.0));
+    let term = |idf: f64, frequency: f64, length: f64| idf * frequency * 2.2 / (frequency + norm(length));
+    let (among_two, alone) = ((7.5_f64 / 2.5).ln(), (8.5_f64 / 1.5).ln());
+    let in_threads = Filter { thread_id: Some(ThreadId::from_stored("t1".into())), ..Filter::default() };
+    for filter in [Filter::default(), in_threads] {
+        for (context_weight, expected) in
+            [(0.0, vec![(1, term(alone, 2.0, 3.0))]), (0.4, vec![(1, term(among_two, 2.0, 3.0)), (2, term(among_two, 0.4, 1.0))])]
+        {
+            let query = parse(Mode::Match, "apple", &Analyzer::new(Language::English)).unwrap().unwrap();
+            let words = FtsSearch { query, ranking_cap: 5000, context_weight };
+            let found = search(&mut texts.conn, &words, &filter, OWNER, PAGE, &[path("status")]).unwrap().rows;
+            let close =
+                |((row, score), (id, wanted)): (&(i64, f64), &(i64, f64))| *row == row_id(OWNER, *id) && (score - wanted).abs() < 1e-9;
+            assert_eq!(found.len(), expected.len());
+            assert!(found.iter().zip(&expected).all(close), "{found:?}, not {expected:?}");
+        }
+    }
 }
 
 #[test]
