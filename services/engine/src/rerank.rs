@@ -19,7 +19,7 @@ use crate::{Caller, Engine, Switch};
 
 /// Candidates that are looked at.
 const CANDIDATES: u32 = 50;
-/// What the order before weighs in the blend; late interaction weighs the rest.
+/// What the scores before weigh in the blend; late interaction weighs the rest.
 const BEFORE_WEIGHT: f64 = 0.5;
 /// What stop words and punctuation of the query weigh.
 const FUNCTION_WORD_WEIGHT: f64 = 0.1;

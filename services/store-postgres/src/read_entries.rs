@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_model::{Filter, MetadataPath};
+use context_store::bm25::{B, K1, PADDING};
 use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
 
 use crate::connection::AsyncPgConnection;
@@ -235,20 +236,22 @@ pub(crate) fn ranked<'v>(
 /// The server's own functions know nothing of how rare a word is, so that of a question's words the common ones would
 /// bury the one that matters. Here that is learnt from the matches themselves, and so is the average length. `ts_rank` of
 /// one word is 1/1.645 for one occurrence and rises as slowly as BM25 with each further one (`calc_rank_or`).
-fn score_with_context<'v>(context_weight: f64, terms: Fragment<'v>) -> Fragment<'v> {
+fn score_with_context(context_weight: f64, terms: Fragment<'static>) -> Fragment<'static> {
     let mut ranked = Fragment::new(
         "shape AS (SELECT count(*)::float8 AS entries, avg(length(words))::float8 AS length FROM newest), \
          hits AS MATERIALIZED (SELECT m.owner_id, m.id, length(m.words) AS length, t.place, \
          1.645 * ts_rank('{1, 1, 1, 1}', m.words, t.term) + ",
     );
     ranked.push(&format!("{context_weight:.6} * (m.context @@ t.term)::int AS frequency FROM newest AS m CROSS JOIN unnest("));
-    ranked.append(terms).push(
+    ranked.append(terms).push(&format!(
         ") WITH ORDINALITY AS t(term, place) WHERE m.words @@ t.term OR m.context @@ t.term), \
          rarity AS (SELECT h.owner_id, h.place, ln(1 + (s.entries - count(*) + 0.5) / (count(*) + 0.5)) AS idf FROM hits AS h CROSS JOIN shape AS s \
          GROUP BY h.owner_id, h.place, s.entries), \
-         ranked AS (SELECT h.owner_id, h.id, sum(r.idf * 2.2 * h.frequency \
-         / (h.frequency + 1.2 * (0.25 + 0.75 * (h.length + 60) / (s.length + 60))))::float8 AS score \
+         ranked AS (SELECT h.owner_id, h.id, sum(r.idf * {} * h.frequency \
+         / (h.frequency + {K1} * ({} + {B} * (h.length + {PADDING}) / (s.length + {PADDING}))))::float8 AS score \
          FROM hits AS h JOIN rarity AS r ON r.owner_id = h.owner_id AND r.place = h.place CROSS JOIN shape AS s GROUP BY h.owner_id, h.id), ",
-    );
+        K1 + 1.0,
+        1.0 - B
+    ));
     ranked
 }

@@ -1,23 +1,16 @@
 //! How well an entry matches by words: BM25 as an FTS5 auxiliary function
 //! (<https://sqlite.org/fts5.html#custom_auxiliary_functions>).
 //!
-//! It takes the place of FTS5's own `bm25`, whose constants are fixed, for three reasons. Turns of a conversation have ten
-//! words or forty, and the longer ones answer more questions: counting every text as some words longer than it is finds
-//! .03 more of the evidence in long conversations among the first ten, .05 with the neighbours' words, and changes nothing
-//! for abstracts (docs/retrieval.md). The length is that of the text alone. And what only narrows the search, the scope,
-//! is not looked up in the whole index to learn how rare it is.
+//! It takes the place of FTS5's own `bm25`, whose constants are fixed ([`context_store::bm25`]), which counts the scope as
+//! part of the text's length, and which looks up in the whole index how rare the scope is.
 #![expect(unsafe_code, reason = "FTS5 takes auxiliary functions as C functions only")]
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use context_store::bm25::{B, K1, PADDING};
 use libsqlite3_sys as ffi;
 
-/// How soon further occurrences of a word stop counting, and how much a text's length counts: the usual values.
-const K1: f64 = 1.2;
-const B: f64 = 0.75;
-/// Words by which every text counts as longer than it is.
-const PADDING: f64 = 60.0;
 /// What a word weighs that is in more than half of the entries.
 const LEAST_IDF: f64 = 1e-6;
 /// Columns of the full-text table.

@@ -4,6 +4,7 @@
 //! A store gets domain types that obey every rule already. It never sees a scope or a status code, and only touches
 //! the owner it is given. Every write is one transaction, durable when the call returns.
 
+pub mod bm25;
 pub mod conformance;
 pub mod generate;
 pub mod oracle;

@@ -11,15 +11,14 @@ use crate::sql::{Bind, Fragment};
 /// The tsquery in SQL.
 pub(crate) fn query(query: &Query, language: &Language) -> Fragment<'static> {
     let mut text = String::new();
+    write(query, lexeme_in(language), &mut text);
     match language {
         Language::Ours(_) => {
-            write(query, &|term| term.stem.clone(), &mut text);
             let mut cast = Fragment::new("");
             cast.bind(Bind::text(text)).push("::tsquery");
             cast
         }
         Language::Server(configuration) => {
-            write(query, &|term| term.word.clone(), &mut text);
             let mut call = Fragment::new("to_tsquery(");
             call.bind(Bind::text(configuration.clone())).push("::regconfig, ").bind(Bind::text(text)).push(")");
             call
@@ -31,7 +30,7 @@ pub(crate) fn query(query: &Query, language: &Language) -> Fragment<'static> {
 /// absent.
 pub(crate) fn terms(query: &Query, language: &Language) -> Fragment<'static> {
     let mut terms = Vec::new();
-    collect(query, language, &mut terms);
+    collect(query, lexeme_in(language), &mut terms);
     let mut array = Fragment::new("");
     match language {
         Language::Ours(_) => _ = array.bind(Bind::Texts(terms)).push("::tsquery[]"),
@@ -43,26 +42,31 @@ pub(crate) fn terms(query: &Query, language: &Language) -> Fragment<'static> {
     array
 }
 
-/// Recursion is bounded by the parser's depth limit.
-fn collect(query: &Query, language: &Language, out: &mut Vec<Cow<'static, str>>) {
-    match query {
-        Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => {
-            let mut term = String::new();
-            match language {
-                Language::Ours(_) => write(query, &|term| term.stem.clone(), &mut term),
-                Language::Server(_) => write(query, &|term| term.word.clone(), &mut term),
-            }
-            out.push(Cow::Owned(term));
-        }
-        Query::And(queries) | Query::Or(queries) => queries.iter().for_each(|query| collect(query, language, out)),
-        Query::Not { positive, negative: _ } => collect(positive, language, out),
+/// What a word of the query is looked for as: its stem, or the word for a server that stems it.
+fn lexeme_in(language: &Language) -> fn(&Term) -> &str {
+    match language {
+        Language::Ours(_) => |term| &term.stem,
+        Language::Server(_) => |term| &term.word,
     }
 }
 
 /// Recursion is bounded by the parser's depth limit.
-fn write(query: &Query, lexeme: &dyn Fn(&Term) -> String, out: &mut String) {
+fn collect(query: &Query, lexeme: fn(&Term) -> &str, out: &mut Vec<Cow<'static, str>>) {
     match query {
-        Query::Word(term) => quote(&lexeme(term), out),
+        Query::Word(_) | Query::Prefix(_) | Query::Phrase(_) => {
+            let mut term = String::new();
+            write(query, lexeme, &mut term);
+            out.push(Cow::Owned(term));
+        }
+        Query::And(queries) | Query::Or(queries) => queries.iter().for_each(|query| collect(query, lexeme, out)),
+        Query::Not { positive, negative: _ } => collect(positive, lexeme, out),
+    }
+}
+
+/// Recursion is bounded by the parser's depth limit.
+fn write(query: &Query, lexeme: fn(&Term) -> &str, out: &mut String) {
+    match query {
+        Query::Word(term) => quote(lexeme(term), out),
         Query::Prefix(term) => {
             quote(&fold(&term.word), out);
             out.push_str(":*");
@@ -71,7 +75,7 @@ fn write(query: &Query, lexeme: &dyn Fn(&Term) -> String, out: &mut String) {
             out.push('(');
             for (i, term) in terms.iter().enumerate() {
                 out.push_str(if i == 0 { "" } else { " <-> " });
-                quote(&lexeme(term), out);
+                quote(lexeme(term), out);
             }
             out.push(')');
         }
@@ -87,7 +91,7 @@ fn write(query: &Query, lexeme: &dyn Fn(&Term) -> String, out: &mut String) {
     }
 }
 
-fn join(queries: &[Query], operator: &str, lexeme: &dyn Fn(&Term) -> String, out: &mut String) {
+fn join(queries: &[Query], operator: &str, lexeme: fn(&Term) -> &str, out: &mut String) {
     out.push('(');
     for (i, query) in queries.iter().enumerate() {
         out.push_str(if i == 0 { "" } else { operator });
@@ -106,7 +110,7 @@ mod tests {
         let language = Language::of_ours("english").unwrap();
         let parsed = parse(Mode::Boolean, "(running AND fox*) NOT \"red 'dog'\" ", &language.analyzer()).unwrap().unwrap();
         let mut text = String::new();
-        write(&parsed.query, &|term| term.stem.clone(), &mut text);
+        write(&parsed.query, |term| &term.stem, &mut text);
         assert_eq!(text, "(('run' & 'fox':*) & !(('red' <-> 'dog')))");
     }
 }
