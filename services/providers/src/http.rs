@@ -1,8 +1,10 @@
 //! Models behind an HTTP API.
 
+mod answer;
 mod client;
 mod dialect;
 mod embedder;
+mod reranker;
 mod retry;
 mod summarizer;
 
@@ -10,4 +12,5 @@ pub(crate) use client::connector;
 pub use client::{Access, Secret};
 pub use dialect::Dialect;
 pub use embedder::{HttpEmbedder, RemoteModel};
+pub use reranker::{HttpReranker, RerankDialect};
 pub use summarizer::{HttpSummarizer, SummaryDialect};

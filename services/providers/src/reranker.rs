@@ -17,3 +17,8 @@ pub trait Reranker: Send + Sync {
     /// [`ProviderError`].
     async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError>;
 }
+
+/// The score that a logit stands for.
+pub(crate) fn probability(logit: f64) -> f64 {
+    1.0 / (1.0 + (-logit).exp())
+}

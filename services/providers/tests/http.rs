@@ -183,11 +183,13 @@ async fn an_answer_that_does_not_fit_the_question_is_not_used() {
         json!({"embeddings": [[0.1, 0.2, 1e300]]}),
         json!({"embeddings": [[0.1, 0.2, "NaN"]]}),
         json!({"nothing": "of the kind"}),
+        json!([[0.1, 0.2, 0.3]]),
         json!({"embeddings": [vec![0.5; 300_000]]}),
     ];
-    for answer in wrong {
-        let said = answer.clone();
-        let (_server, embedder) = faulty(move |_, _| Reply::Json(said.clone())).await;
+    let wrong = wrong.into_iter().map(|answer| (answer, None)).chain([(Value::Null, Some("{\"embeddings\": [[0.1, 0.2, NaN]]}"))]);
+    for (answer, raw) in wrong {
+        let reply = move || raw.map_or_else(|| Reply::Json(answer.clone()), Reply::Raw);
+        let (_server, embedder) = faulty(move |_, _| reply()).await;
         let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
         assert!(matches!(error, ProviderError::Malformed(_)), "{error}");
     }

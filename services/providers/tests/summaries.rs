@@ -89,6 +89,9 @@ async fn an_answer_without_a_summary_is_malformed() {
             assert!(matches!(error, ProviderError::Malformed(_)), "{dialect:?}: {error}");
         }
     }
+    let server = Server::start(|_, _| Reply::Raw("<html>a proxy's page</html>")).await;
+    let error = summarizer(&server.url, SummaryDialect::OpenAi).summarize("x").await.unwrap_err();
+    assert!(matches!(error, ProviderError::Malformed(_)), "{error}");
 }
 
 #[tokio::test]

@@ -116,7 +116,8 @@ impl Client {
         let mut failed = 0;
         loop {
             let attempt = tokio::time::timeout(self.patience, self.attempt(&uri, &body, max_answer));
-            let attempt = attempt.await.unwrap_or_else(|_| Attempt::Again(format!("no answer within {} s", self.patience.as_secs()), None));
+            let attempt =
+                attempt.await.unwrap_or_else(|_| Attempt::Again(format!("no answer within {} s", self.patience.as_secs_f64()), None));
             let (what, asked) = match attempt {
                 Attempt::Done(answer) => {
                     return serde_json::from_slice(&answer).map_err(|_| ProviderError::Malformed("it is not JSON".to_owned()));

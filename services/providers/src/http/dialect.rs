@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::answer;
 use super::client::KeyHeader;
 use crate::{ProviderError, Role};
 
@@ -112,32 +113,24 @@ impl Dialect {
     }
 
     /// The vectors of an answer, in the order of the texts.
-    pub(super) fn vectors(self, mut answer: Value, count: usize) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let wrong = |what: &str| ProviderError::Malformed(what.to_owned());
-        let list = match self {
-            Self::Ollama => answer["embeddings"].take(),
-            Self::Tei => answer,
-            Self::Cohere => answer["embeddings"]["float"].take(),
-            Self::OpenAi | Self::Azure | Self::Voyage => answer["data"].take(),
+    pub(super) fn vectors(self, answer: Value, texts: usize) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let place = match self {
+            Self::Ollama => "/embeddings",
+            Self::Tei => "",
+            Self::Cohere => "/embeddings/float",
+            Self::OpenAi | Self::Azure | Self::Voyage => "/data",
         };
-        let Value::Array(list) = list else { return Err(wrong("it has no list of vectors")) };
-        if list.len() != count {
-            return Err(wrong("it has another number of vectors than of texts"));
-        }
-        if !matches!(self, Self::OpenAi | Self::Azure | Self::Voyage) {
-            return list.iter().map(vector).collect();
-        }
-        let mut vectors = vec![None; count];
-        for (place, item) in list.iter().enumerate() {
-            let index = item["index"].as_u64().map_or(Ok(place), usize::try_from).unwrap_or(usize::MAX);
-            let slot = vectors.get_mut(index).ok_or_else(|| wrong("it has a vector of no text"))?;
-            *slot = Some(vector(&item["embedding"])?);
-        }
-        vectors.into_iter().collect::<Option<_>>().ok_or_else(|| wrong("a text has no vector"))
+        let items = answer::list(answer, place)?;
+        let is_indexed = matches!(self, Self::OpenAi | Self::Azure | Self::Voyage);
+        let found = (0..).zip(&items).map(|(place, item)| {
+            // Some servers that speak like OpenAI's leave the index out.
+            if is_indexed { (item["index"].as_u64().or(Some(place)), &item["embedding"]) } else { (Some(place), item) }
+        });
+        answer::in_order(found, texts)?.into_iter().map(vector).collect()
     }
 }
 
 fn vector(value: &Value) -> Result<Vec<f32>, ProviderError> {
-    let wrong = || ProviderError::Malformed("a vector is not a list of numbers".to_owned());
+    let wrong = || answer::malformed("a vector is not a list of numbers");
     value.as_array().ok_or_else(wrong)?.iter().map(|number| number.as_f64().map(|number| number as f32).ok_or_else(wrong)).collect()
 }

@@ -5,6 +5,7 @@ use context_bert::Tokens;
 
 use super::directory::{LoadError, ModelDirectory};
 use super::worker::{Task, Urgency, Worker};
+use crate::reranker::probability;
 use crate::{ProviderError, Reranker};
 
 /// A cross-encoder inside the service.
@@ -47,6 +48,6 @@ impl Reranker for LocalReranker {
             .map_err(|_| ProviderError::Malformed("the tokenizer failed".to_owned()))?
             .map_err(|error| ProviderError::Refused(error.to_string()))?;
         let scores = self.worker.run(Task::Score, Urgency::Query, pairs).await?;
-        Ok(scores.iter().flatten().map(|logit| 1.0 / (1.0 + f64::from(-logit).exp())).collect())
+        Ok(scores.iter().flatten().map(|logit| probability(f64::from(*logit))).collect())
     }
 }

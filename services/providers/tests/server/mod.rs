@@ -22,6 +22,8 @@ pub type Answer = Arc<dyn Fn(&Seen, usize) -> Reply + Send + Sync>;
 /// What the server does with a request.
 pub enum Reply {
     Json(Value),
+    /// What no JSON library writes.
+    Raw(&'static str),
     Status(u16, &'static [(&'static str, &'static str)], Value),
     /// This many bytes of a longer answer, then the end of the connection.
     Truncated,
@@ -67,6 +69,7 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Seen>>
         seen.lock().await.push(request);
         let (status, headers, body) = match reply {
             Reply::Json(body) => (200, &[][..], body.to_string()),
+            Reply::Raw(body) => (200, &[][..], body.to_owned()),
             Reply::Status(status, headers, body) => (status, headers, body.to_string()),
             Reply::Truncated => {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"embeddings\":[[0.1").await;

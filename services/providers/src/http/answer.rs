@@ -1,0 +1,56 @@
+//! Reading answers that are lists with an item for each text of the request.
+
+use serde_json::Value;
+
+use crate::ProviderError;
+
+/// An answer that cannot be used.
+pub(super) fn malformed(what: &str) -> ProviderError {
+    ProviderError::Malformed(what.to_owned())
+}
+
+/// The list at this place of an answer, which is a JSON pointer: the items are taken out, not copied.
+pub(super) fn list(mut answer: Value, place: &str) -> Result<Vec<Value>, ProviderError> {
+    match answer.pointer_mut(place).map(Value::take) {
+        Some(Value::Array(items)) => Ok(items),
+        _ => Err(malformed("it has no list of results")),
+    }
+}
+
+/// What was found for each text, in the order of the texts, from pairs of a text's place and what was found. An answer that
+/// leaves a text out, or names one twice, could be about other texts altogether.
+pub(super) fn in_order<T>(found: impl Iterator<Item = (Option<u64>, T)>, texts: usize) -> Result<Vec<T>, ProviderError> {
+    let mut ordered: Vec<Option<T>> = std::iter::repeat_with(|| None).take(texts).collect();
+    for (place, value) in found {
+        let place = place.and_then(|place| usize::try_from(place).ok());
+        let slot = place.and_then(|place| ordered.get_mut(place)).ok_or_else(|| malformed("it is about a text that was not sent"))?;
+        if slot.replace(value).is_some() {
+            return Err(malformed("it is about one text twice"));
+        }
+    }
+    ordered.into_iter().collect::<Option<_>>().ok_or_else(|| malformed("it leaves a text out"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_list_is_found_where_it_is_and_nothing_else_is_one() {
+        assert_eq!(list(json!({"a": {"b": [1]}}), "/a/b").unwrap(), [json!(1)]);
+        assert_eq!(list(json!([1]), "").unwrap(), [json!(1)]);
+        for answer in [json!({"a": 1}), json!([1]), json!(null), json!("a")] {
+            assert!(list(answer, "/a").is_err());
+        }
+    }
+
+    #[test]
+    fn every_text_has_exactly_one_result() {
+        assert_eq!(in_order([(Some(1), 'b'), (Some(0), 'a')].into_iter(), 2).unwrap(), ['a', 'b']);
+        for found in [&[(Some(0), 'a')][..], &[(Some(0), 'a'), (Some(0), 'a')], &[(Some(0), 'a'), (Some(2), 'b')], &[(None, 'a')]] {
+            assert!(matches!(in_order(found.iter().copied(), 2), Err(ProviderError::Malformed(_))), "{found:?}");
+        }
+    }
+}
