@@ -98,19 +98,11 @@ impl EngineConfig {
     /// # Errors
     /// Names the switch and what is missing.
     pub fn check(&self) -> Result<(), StartError> {
-        let demand = |switch: Switch, setting, missing| match switch {
-            Switch::True => Err(StartError { setting, missing }),
-            Switch::False | Switch::Auto => Ok(()),
-        };
-        if self.fts == Switch::False && self.semantic == Switch::False {
-            demand(
-                self.hybrid,
-                "ENABLE_HYBRID_SEARCH",
-                "full-text search and semantic search are off (ENABLE_FTS=false, ENABLE_SEMANTIC_SEARCH=false)",
-            )?;
-        }
-        if self.semantic == Switch::False {
-            demand(self.reranking, "ENABLE_RERANKING", "semantic search, whose model it needs, is off (ENABLE_SEMANTIC_SEARCH=false)")?;
+        if self.hybrid == Switch::True && self.fts == Switch::False && self.semantic == Switch::False {
+            return Err(StartError {
+                setting: "ENABLE_HYBRID_SEARCH",
+                missing: "full-text search and semantic search are off (ENABLE_FTS=false, ENABLE_SEMANTIC_SEARCH=false)",
+            });
         }
         Ok(())
     }

@@ -90,7 +90,9 @@ impl Engine {
         let (reranks, reranker) = (self.reranked() > 0, self.reranker());
         let why_not = match self.config.reranking {
             Switch::False => Some("switched off by ENABLE_RERANKING=false".to_owned()),
-            Switch::True | Switch::Auto => Some(reason.unwrap_or_else(|| "this embedding provider gives no vectors of tokens".to_owned())),
+            Switch::True | Switch::Auto => {
+                Some(reason.unwrap_or_else(|| "this embedding provider gives no vectors of tokens; set RERANK_PROVIDER".to_owned()))
+            }
         };
         let reranking = RerankingStatus {
             enabled: reranks,

@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 
 use crate::config::{Backend, Config};
-use crate::models::{self, Choice};
+use crate::models;
+use crate::rerankers::{self, Choice};
 
 /// Below this much free space the disk is as good as full.
 const MIN_FREE_BYTES: u64 = 100 * 1024 * 1024;
@@ -40,6 +41,7 @@ pub async fn examine(config: &Config) -> Examination {
     }
     let answers = service(config, &mut found).await;
     embeddings(config, &mut found).await;
+    reranking(config, &mut found).await;
     match config.storage.storage_backend {
         Backend::Sqlite => {
             database(config, answers, &mut found).await;
@@ -109,7 +111,7 @@ async fn get(socket: &Path, path: &str) -> std::io::Result<u16> {
 /// Whether search by meaning can work. Being without it is no fault.
 async fn embeddings(config: &Config, found: &mut Examination) {
     match models::choose(config) {
-        Ok(Choice::Off(reason)) => found.line(true, "embeddings", format_args!("off, so there is no search by meaning: {reason}")),
+        Ok(models::Choice::Off(reason)) => found.line(true, "embeddings", format_args!("off, so there is no search by meaning: {reason}")),
         // Said by the check of the settings.
         Err(_) => {}
         // A provider that is away is no fault of this installation, but whoever asks wants to know.
@@ -124,6 +126,27 @@ async fn embeddings(config: &Config, found: &mut Examination) {
             }
             Ok(Err(reason)) | Err(reason) => found.line(false, "embeddings", reason),
         },
+    }
+}
+
+/// Who reranks, and whether it answers. Being without it is no fault.
+async fn reranking(config: &Config, found: &mut Examination) {
+    let loaded = match rerankers::choose(config) {
+        Ok(Choice::Off(reason)) => return found.line(true, "reranking", format_args!("off: {reason}")),
+        Ok(Choice::LateInteraction) => return found.line(true, "reranking", "works by late interaction with the embedding model"),
+        // Said by the check of the settings.
+        Err(_) => return,
+        Ok(choice) => rerankers::load(choice).await,
+    };
+    let reranker = match loaded {
+        Ok(Some(reranker)) => reranker,
+        Ok(None) => return,
+        Err(reason) => return found.line(false, "reranking", reason),
+    };
+    let (model, provider) = (reranker.model(), reranker.provider());
+    match reranker.rerank("question", vec!["answer".to_owned()]).await {
+        Ok(_) => found.line(true, "reranking", format_args!("`{model}` works ({provider})")),
+        Err(error) => found.line(false, "reranking", format_args!("`{model}` of {provider}: {error}; searches go without it meanwhile")),
     }
 }
 

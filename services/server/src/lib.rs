@@ -39,6 +39,7 @@ mod open;
 mod operation;
 mod patience;
 mod reembed;
+mod rerankers;
 mod rest;
 mod serve;
 mod socket;

@@ -1,4 +1,4 @@
-//! Which models this installation uses, found from its settings and its files.
+//! Which embedding model this installation uses, found from its settings and its files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use context_engine::{Engine, Switch};
 use context_providers::Embedder;
-use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel, Secret};
-use context_providers::local::{ChunkWish, LocalEmbedder, LocalReranker, ModelDirectory, Prefixes};
+use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
+use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, EmbeddingProvider};
+use crate::config::{Config, EmbeddingProvider, Secret};
 
 /// The model that is looked for in the cache when none is configured.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
@@ -97,16 +97,17 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     let url = url.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_URL"))?;
     let name = models.embedding_model.as_deref().or(dialect.default_model());
     let name = name.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_MODEL"))?;
-    // Ollama's own tools take the host alone.
-    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    let access = Access {
-        url,
-        key: models.embedding_api_key.as_ref().map(|key| Secret::new(key.reveal())),
-        patience: Duration::from_secs(models.embedding_timeout_seconds),
-    };
+    let access = access(url, models.embedding_api_key.as_ref(), Duration::from_secs(models.embedding_timeout_seconds));
     let dimensions = models.embedding_dim.and_then(|dimensions| u32::try_from(dimensions).ok());
     let remote = RemoteModel { dialect, name: name.to_owned(), dimensions, prefixes: prefixes(config), wish: wish(config) };
     Ok(Choice::Remote(Box::new((access, remote))))
+}
+
+/// A provider's address, key and patience, as settings have them.
+pub fn access(url: &str, key: Option<&Secret>, patience: Duration) -> Access {
+    // Ollama's own tools take the host alone.
+    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    Access { url, key: key.map(|key| context_providers::http::Secret::new(key.reveal())), patience }
 }
 
 /// The flags with which another process of this user chooses the same.
@@ -156,8 +157,6 @@ fn demanded(config: &Config, reason: &str) -> Result<(), String> {
     let need = |setting: &str| Err(format!("{setting}, which needs an embedding model, but {reason}"));
     if search.enable_semantic_search == Switch::True {
         need("ENABLE_SEMANTIC_SEARCH is true")
-    } else if search.enable_reranking == Switch::True && search.rerank_model_path.is_none() {
-        need("ENABLE_RERANKING is true")
     } else if search.enable_hybrid_search == Switch::True && search.enable_fts == Switch::False {
         need("ENABLE_HYBRID_SEARCH is true and ENABLE_FTS is false")
     } else if config.models.embedding_provider == EmbeddingProvider::Local {
@@ -189,19 +188,13 @@ pub async fn load(choice: Choice, config: &Config) -> Result<Result<Arc<dyn Embe
     }
 }
 
-/// Gives the engine its models. One that cannot be used leaves search by meaning off, and the log and the statistics say
+/// Gives the engine its embedding model. One that cannot be used leaves search by meaning off, and the log and the statistics say
 /// why. A provider that does not answer is asked again in the background, by the returned task, and never keeps the
 /// service from starting.
 ///
 /// # Errors
 /// A sentence for whoever started the service.
 pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
-    if let Some(path) = config.search.rerank_model_path.as_ref().filter(|_| config.search.enable_reranking != Switch::False) {
-        let directory = ModelDirectory::new(context_model::local::absolute(path), None);
-        let loading = tokio::task::spawn_blocking(move || LocalReranker::load(&directory)).await;
-        let reranker = loading.map_err(|error| format!("RERANK_MODEL_PATH: {error}"))?;
-        engine.use_reranker(Arc::new(reranker.map_err(|error| format!("RERANK_MODEL_PATH: {error}"))?));
-    }
     let choice = match choose(config)? {
         Choice::Remote(remote) => {
             let engine = Arc::clone(engine);

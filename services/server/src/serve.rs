@@ -31,6 +31,7 @@ use crate::host::AllowedHosts;
 use crate::models;
 use crate::open::{DRAIN_ROUTE, Opened, open};
 use crate::reembed::{Moves, REEMBED_ROUTE, reembed};
+use crate::rerankers;
 use crate::rest::{self, Problem};
 use crate::socket::{BindError, Socket};
 use crate::summaries;
@@ -107,7 +108,11 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     };
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
-    let reaching = match models::install(&engine, config).await {
+    let installed = async {
+        rerankers::install(&engine, config).await?;
+        models::install(&engine, config).await
+    };
+    let reaching = match installed.await {
         Ok(reaching) => reaching,
         Err(sentence) => {
             engine.close().await;

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use context_engine::{Engine, Switch};
 use context_providers::Summarizer as _;
-use context_providers::http::{Access, HttpSummarizer, Secret, SummaryDialect};
+use context_providers::http::{HttpSummarizer, SummaryDialect};
 use tokio::task::AbortHandle;
 
 use crate::config::{Config, SummaryProvider};
+use crate::models::access;
 
 /// Who writes summaries with these settings; `None`: nobody.
 ///
@@ -37,13 +38,7 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
     let model = model.ok_or_else(|| format!("SUMMARY_PROVIDER is `{provider}`, which needs SUMMARY_MODEL"))?;
     let of_ollama = models.ollama_host.as_deref().filter(|_| dialect == SummaryDialect::Ollama);
     let url = models.summary_url.as_deref().or(of_ollama).unwrap_or_else(|| dialect.default_url());
-    // Ollama's own tools take the host alone.
-    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    let access = Access {
-        url,
-        key: models.summary_api_key.as_ref().map(|key| Secret::new(key.reveal())),
-        patience: Duration::from_secs(models.summary_timeout_seconds),
-    };
+    let access = access(url, models.summary_api_key.as_ref(), Duration::from_secs(models.summary_timeout_seconds));
     let max_tokens = u32::try_from(models.summary_max_tokens).unwrap_or(u32::MAX);
     HttpSummarizer::new(&access, dialect, model, max_tokens).map(Some).map_err(|error| format!("summaries by {provider}: {error}"))
 }

@@ -20,6 +20,7 @@ impl Config {
         self.check_addresses()?;
         self.engine().check().map_err(|error| error.to_string())?;
         crate::models::choose(self)?;
+        crate::rerankers::choose(self)?;
         crate::summaries::choose(self).map(drop)
     }
 

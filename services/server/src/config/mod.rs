@@ -27,7 +27,7 @@ pub use network::{Auth, Network};
 pub use oidc::Oidc;
 pub use postgres::Postgres;
 pub use read::{ReadError, read};
-pub use search::Search;
+pub use search::{RerankProvider, Search};
 pub use storage::{Backend, Storage};
 pub use value::{List, Listen, Secret, expand};
 

@@ -5,7 +5,24 @@ use std::path::PathBuf;
 use clap::Args;
 use context_engine::Switch;
 
-use super::value::{fraction, number, path, switch};
+use super::value::{Secret, fraction, number, path, switch};
+
+/// Who reranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum RerankProvider {
+    /// A cross-encoder inside the service, when one is configured, else late interaction
+    Auto,
+    /// A cross-encoder inside the service
+    Local,
+    /// Hugging Face text-embeddings-inference
+    Tei,
+    /// Cohere
+    Cohere,
+    /// Jina AI, or a server that speaks like it
+    Jina,
+    /// Voyage AI
+    Voyage,
+}
 
 /// Settings of search.
 #[derive(Debug, Clone, Args)]
@@ -50,15 +67,40 @@ pub struct Search {
     #[arg(long, env = "ENABLE_SEMANTIC_SEARCH", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_semantic_search: Switch,
 
-    /// Reranking of semantic and hybrid results: true, false, or auto (on when there is an embedding model
-    /// or a reranker).
+    /// Reranking of semantic and hybrid results: true, false, or auto (on when there is a reranker or an
+    /// embedding model inside the service).
     #[arg(long, env = "ENABLE_RERANKING", value_name = "SWITCH", default_value = "auto", value_parser = switch, global = true)]
     pub enable_reranking: Switch,
 
-    /// A directory with a cross-encoder (a BERT with one score) that reranks inside the service. Default: reranking by late
-    /// interaction with the embedding model.
+    /// Who reranks: local (a cross-encoder inside the service), tei, cohere, jina (or a server that speaks like it), voyage; or
+    /// auto: local when RERANK_MODEL_PATH is set, else late interaction with the embedding model, where that runs inside the
+    /// service. The best parts of the entries that are found go there.
+    #[arg(
+        long,
+        env = "RERANK_PROVIDER",
+        value_name = "NAME",
+        default_value = "auto",
+        hide_possible_values = true,
+        ignore_case = true,
+        global = true
+    )]
+    pub rerank_provider: RerankProvider,
+
+    /// A directory with a cross-encoder (a BERT with one score) that reranks inside the service.
     #[arg(long, env = "RERANK_MODEL_PATH", value_name = "PATH", value_parser = path, global = true)]
     pub rerank_model_path: Option<PathBuf>,
+
+    /// Where the reranking provider answers, when not at its usual address (tei has none), without a path.
+    #[arg(long, env = "RERANK_URL", value_name = "URL", global = true)]
+    pub rerank_url: Option<String>,
+
+    /// The reranking model's name; cohere, jina and voyage need it.
+    #[arg(long, env = "RERANK_MODEL", value_name = "NAME", global = true)]
+    pub rerank_model: Option<String>,
+
+    /// The key of the reranking provider.
+    #[arg(long, env = "RERANK_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]
+    pub rerank_api_key: Option<Secret>,
 
     /// Milliseconds after which results are given without reranking, 1 to 60 000.
     #[arg(long, env = "RERANK_TIMEOUT_MS", value_name = "MS", default_value = "2000", value_parser = number(1, 60_000), global = true)]
