@@ -4,6 +4,8 @@ mod server;
 
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel, Secret};
 use context_providers::local::{ChunkWish, Prefixes};
 use context_providers::{Embedder as _, ProviderError, Role};
@@ -28,11 +30,18 @@ fn vectors(count: usize) -> Vec<Value> {
     (0..count).map(vector).collect()
 }
 
+/// The same as base64 of its bytes.
+fn base64_of(vector: &Value) -> Value {
+    let numbers = vector.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32);
+    json!(STANDARD.encode(numbers.flat_map(f32::to_le_bytes).collect::<Vec<u8>>()))
+}
+
 /// An answer in the recorded shape of the provider; lists with an index come in reverse.
 fn recorded(dialect: Dialect, request: &Value) -> Value {
     let count = |key: &str| request[key].as_array().map_or(0, Vec::len);
+    let encoded = |n| if request["encoding_format"] == "base64" { base64_of(&vector(n)) } else { vector(n) };
     let indexed = |count: usize| -> Vec<Value> {
-        (0..count).rev().map(|index| json!({"object": "embedding", "index": index, "embedding": vector(index)})).collect()
+        (0..count).rev().map(|index| json!({"object": "embedding", "index": index, "embedding": encoded(index)})).collect()
     };
     match dialect {
         Dialect::Ollama => {
@@ -64,10 +73,13 @@ async fn every_provider_is_asked_as_it_documents_and_its_answer_is_read_in_the_o
         let Seen { path, head, body } = server.last().await;
         let (wanted_path, wanted_body) = match dialect {
             Dialect::Ollama => ("/api/embed", json!({"model": "m", "input": texts(3), "truncate": true})),
-            Dialect::OpenAi => ("/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "float"})),
-            Dialect::Azure => ("/openai/v1/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "float"})),
+            Dialect::OpenAi => ("/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "base64"})),
+            Dialect::Azure => ("/openai/v1/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "base64"})),
             Dialect::Tei => ("/embed", json!({"inputs": texts(3), "normalize": true, "truncate": true})),
-            Dialect::Voyage => ("/v1/embeddings", json!({"model": "m", "input": texts(3), "input_type": "query", "truncation": true})),
+            Dialect::Voyage => (
+                "/v1/embeddings",
+                json!({"model": "m", "input": texts(3), "input_type": "query", "truncation": true, "encoding_format": "base64"}),
+            ),
             Dialect::Cohere => (
                 "/v2/embed",
                 json!({"model": "m", "texts": texts(3), "embedding_types": ["float"], "truncate": "END",
@@ -101,6 +113,59 @@ async fn dimensions_and_prefixes_are_sent_when_they_are_wanted() {
     let other = RemoteModel { dimensions: Some(4), ..remote(Dialect::Voyage) };
     let error = HttpEmbedder::connect(&access(&server.url), other).await.unwrap_err();
     assert!(matches!(&error, ProviderError::Refused(what) if what.contains("3 dimensions, not 4")), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_gives_lists_whatever_it_is_asked_is_understood() {
+    let server = Server::start(|request, _| {
+        let mut plain = request.body.clone();
+        plain["encoding_format"].take();
+        Reply::Json(recorded(Dialect::OpenAi, &plain))
+    })
+    .await;
+    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap();
+    assert_eq!(embedder.embed(texts(2), Role::Query).await.unwrap(), [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25]]);
+    assert_eq!(server.last().await.body["encoding_format"], "base64");
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_base64_is_asked_for_lists_from_then_on() {
+    for (status, refusal) in [
+        (400, json!({"error": {"message": "encoding_format 'base64' is not supported", "type": "invalid_request_error"}})),
+        (400, json!({"error": {"message": "Unknown parameter", "param": "encoding_format"}})),
+        (422, json!({"detail": [{"type": "literal_error", "loc": ["body", "encoding_format"], "msg": "Input should be 'float'"}]})),
+    ] {
+        let said = refusal.clone();
+        let server = Server::start(move |request, _| match request.body.get("encoding_format") {
+            Some(_) => Reply::Status(status, &[], said.clone()),
+            None => Reply::Json(recorded(Dialect::OpenAi, &request.body)),
+        })
+        .await;
+        let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap();
+        assert_eq!(server.count(), 2, "{refusal}");
+        embedder.embed(texts(2), Role::Query).await.unwrap();
+        embedder.embed(texts(2), Role::Document).await.unwrap();
+        assert_eq!(server.count(), 4, "{refusal}");
+    }
+    let server = Server::start(|_, _| Reply::Status(400, &[], json!({"error": {"message": "no such model"}}))).await;
+    HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap_err();
+    assert_eq!(server.count(), 1, "other refusals are final");
+}
+
+#[tokio::test]
+async fn what_is_no_base64_of_numbers_is_not_used() {
+    let nan = STANDARD.encode([1.0f32, f32::NAN, 0.0].into_iter().flat_map(f32::to_le_bytes).collect::<Vec<u8>>());
+    for wrong in ["", "*", "AAA", "AAAAAAA=", nan.as_str()] {
+        let answer = json!({"data": [{"index": 0, "embedding": wrong}]});
+        let server = Server::start(move |request, number| match number {
+            0 => Reply::Json(recorded(Dialect::OpenAi, &request.body)),
+            _ => Reply::Json(answer.clone()),
+        })
+        .await;
+        let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap();
+        let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
+        assert!(matches!(error, ProviderError::Malformed(_)), "{wrong}: {error}");
+    }
 }
 
 /// An embedder whose server answers well once and then as told.

@@ -189,10 +189,11 @@ pub(crate) fn connector() -> Result<HttpsConnector<HttpConnector>, String> {
     Ok(hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().wrap_connector(connector))
 }
 
-/// What an error answer says: its status, and the start of the message that most providers put into one of these places.
+/// What an error answer says: its status, and the start of the message that most providers put into one of these places. The
+/// last two are those of FastAPI, which repeats the request elsewhere in its answer.
 fn describe(status: StatusCode, body: &[u8]) -> String {
     let json: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let places = ["/error/message", "/error/code", "/error", "/detail", "/message"];
+    let places = ["/error/message", "/error/code", "/error/param", "/error", "/detail", "/message", "/detail/0/loc/1", "/detail/0/msg"];
     let said = places.iter().filter_map(|place| json.pointer(place)?.as_str()).collect::<Vec<_>>().join("; ");
     let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
     if said.is_empty() { format!("status {status}") } else { format!("status {status}: {said}") }

@@ -1,5 +1,7 @@
 //! How each provider wants to be asked for embeddings, and how it answers.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::answer;
@@ -21,6 +23,15 @@ pub enum Dialect {
     Voyage,
     /// Cohere, `/v2/embed`.
     Cohere,
+}
+
+/// How vectors are asked for. Answers are read in either form, whatever was asked: some servers know only one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    /// The bytes of the numbers: less than half of what lists take, and read in a fraction of the time.
+    Base64,
+    /// Lists of numbers.
+    Float,
 }
 
 impl Dialect {
@@ -89,12 +100,20 @@ impl Dialect {
         }
     }
 
+    /// Whether the API documents [`Encoding::Base64`].
+    pub(super) const fn has_base64(self) -> bool {
+        match self {
+            Self::OpenAi | Self::Azure | Self::Voyage => true,
+            Self::Ollama | Self::Tei | Self::Cohere => false,
+        }
+    }
+
     /// The body of a request. `dimensions` asks for shorter vectors than the model's own.
-    pub(super) fn request(self, model: &str, texts: &[String], role: Role, dimensions: Option<u32>) -> Value {
+    pub(super) fn request(self, model: &str, texts: &[String], role: Role, dimensions: Option<u32>, encoding: Encoding) -> Value {
         let query = role == Role::Query;
         let mut body = match self {
             Self::Ollama => json!({"model": model, "input": texts, "truncate": true}),
-            Self::OpenAi | Self::Azure => json!({"model": model, "input": texts, "encoding_format": "float"}),
+            Self::OpenAi | Self::Azure => json!({"model": model, "input": texts}),
             Self::Tei => json!({"inputs": texts, "normalize": true, "truncate": true}),
             Self::Voyage => {
                 json!({"model": model, "input": texts, "input_type": if query { "query" } else { "document" }, "truncation": true})
@@ -108,6 +127,9 @@ impl Dialect {
         };
         if let Some(dimensions) = dimensions {
             body[key] = json!(dimensions);
+        }
+        if encoding == Encoding::Base64 && self.has_base64() {
+            body["encoding_format"] = json!("base64");
         }
         body
     }
@@ -130,7 +152,13 @@ impl Dialect {
     }
 }
 
+/// A vector as a list of numbers, or as the base64 of its numbers, each four bytes with the lowest first.
 fn vector(value: &Value) -> Result<Vec<f32>, ProviderError> {
-    let wrong = || answer::malformed("a vector is not a list of numbers");
+    let wrong = || answer::malformed("a vector is neither a list of numbers nor the base64 of one");
+    if let Value::String(text) = value {
+        let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
+        let (numbers, []) = bytes.as_chunks::<4>() else { return Err(wrong()) };
+        return Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect());
+    }
     value.as_array().ok_or_else(wrong)?.iter().map(|number| number.as_f64().map(|number| number as f32).ok_or_else(wrong)).collect()
 }

@@ -1,8 +1,10 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use async_trait::async_trait;
 use context_text::ChunkSizes;
 
 use super::client::{Access, Client};
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Encoding};
 use crate::local::Prefixes;
 use crate::{Embedder, Model, ProviderError, Role};
 
@@ -36,6 +38,8 @@ pub struct HttpEmbedder {
     remote: RemoteModel,
     model: Model,
     sizes: ChunkSizes,
+    /// Whether the server refused base64, as some that speak like OpenAI's do.
+    lists_only: AtomicBool,
 }
 
 impl std::fmt::Debug for HttpEmbedder {
@@ -56,7 +60,8 @@ impl HttpEmbedder {
         let overlap = remote.wish.overlap.unwrap_or(if remote.wish.size.is_some() { target * 12 / 100 } else { SIZES.overlap });
         let sizes = ChunkSizes { target, max, overlap: overlap.min(target / 2) };
         let model = Model { provider: remote.dialect.name(), name: remote.name.clone(), revision: String::new(), dimensions: 0 };
-        let mut embedder = Self { client, remote, model, sizes };
+        let lists_only = AtomicBool::new(!remote.dialect.has_base64());
+        let mut embedder = Self { client, remote, model, sizes, lists_only };
         let vector = embedder.embed(vec!["dimensions".to_owned()], Role::Document).await?.pop().unwrap_or_default();
         let wanted = embedder.remote.dimensions;
         if wanted.is_some_and(|wanted| usize::try_from(wanted) != Ok(vector.len())) || !(1..=MAX_DIMENSIONS).contains(&vector.len()) {
@@ -81,10 +86,24 @@ impl HttpEmbedder {
     }
 
     async fn request_once(&self, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        if self.lists_only.load(Ordering::Relaxed) {
+            return self.request_in(Encoding::Float, texts, role).await;
+        }
+        match self.request_in(Encoding::Base64, texts, role).await {
+            Err(ProviderError::Refused(what)) if is_about_encoding(&what) => {
+                let vectors = self.request_in(Encoding::Float, texts, role).await?;
+                self.lists_only.store(true, Ordering::Relaxed);
+                Ok(vectors)
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn request_in(&self, encoding: Encoding, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
         let RemoteModel { dialect, name, dimensions, .. } = &self.remote;
         let expected = if self.model.dimensions == 0 { MAX_DIMENSIONS } else { self.model.dimensions };
         let max_answer = 1024 * 1024 + texts.len() * expected * BYTES_PER_NUMBER;
-        let answer = self.client.post(dialect.path(), &dialect.request(name, texts, role, *dimensions), max_answer).await?;
+        let answer = self.client.post(dialect.path(), &dialect.request(name, texts, role, *dimensions, encoding), max_answer).await?;
         let vectors = dialect.vectors(answer, texts.len())?;
         if vectors.iter().flatten().any(|value| !value.is_finite()) {
             return Err(ProviderError::Malformed("a vector holds values that are not finite".to_owned()));
@@ -99,6 +118,11 @@ impl HttpEmbedder {
 /// Whether a refusal is about the size of the request.
 fn is_too_much(what: &str) -> bool {
     what.starts_with("status 413") || what.starts_with("status 400") && what.contains("token")
+}
+
+/// Whether a refusal is about the form in which vectors were asked for.
+fn is_about_encoding(what: &str) -> bool {
+    (what.starts_with("status 400") || what.starts_with("status 422")) && what.contains("encoding_format")
 }
 
 #[async_trait]
