@@ -4,6 +4,8 @@ mod answer;
 mod client;
 mod dialect;
 mod embedder;
+mod gather;
+mod request;
 mod reranker;
 mod retry;
 mod summarizer;

@@ -17,7 +17,7 @@ use super::retry;
 use crate::ProviderError;
 
 /// Requests to one provider at a time.
-const CONCURRENT: usize = 4;
+pub(super) const CONCURRENT: usize = 4;
 /// How long a connection may take to be made.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 

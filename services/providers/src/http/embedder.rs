@@ -1,19 +1,15 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use context_text::ChunkSizes;
 
-use super::client::{Access, Client};
-use super::dialect::{Dialect, Encoding};
+use super::client::Access;
+use super::dialect::Dialect;
+use super::gather::Gather;
+use super::request::{MAX_DIMENSIONS, Requests};
 use crate::local::Prefixes;
 use crate::{Embedder, Model, ProviderError, Role};
 
-/// Tokens, by our cautious estimate, in one request at most.
-const REQUEST_TOKENS: usize = 100_000;
-/// Bytes of an answer for each number in it: JSON writes up to about 24 characters.
-const BYTES_PER_NUMBER: usize = 32;
-/// The longest vectors there are.
-const MAX_DIMENSIONS: usize = 8_192;
 /// Estimated tokens of a chunk. Long contexts make poor embeddings, so a model that reads more gets no more.
 const SIZES: ChunkSizes = ChunkSizes { target: 400, max: 500, overlap: 48 };
 
@@ -34,12 +30,10 @@ pub struct RemoteModel {
 
 /// An embedding model behind an HTTP API.
 pub struct HttpEmbedder {
-    client: Client,
-    remote: RemoteModel,
+    gather: Arc<Gather>,
     model: Model,
+    prefixes: Prefixes,
     sizes: ChunkSizes,
-    /// Whether the server refused base64, as some that speak like OpenAI's do.
-    lists_only: AtomicBool,
 }
 
 impl std::fmt::Debug for HttpEmbedder {
@@ -54,75 +48,22 @@ impl HttpEmbedder {
     /// # Errors
     /// `Refused` for an address, a key or a model that cannot be used; `Unavailable` while the provider does not answer.
     pub async fn connect(access: &Access, remote: RemoteModel) -> Result<Self, ProviderError> {
-        let client = Client::new(access, remote.dialect.key_header()).map_err(ProviderError::Refused)?;
-        let target = remote.wish.size.map_or(SIZES.target, |size| size.max(4));
-        let max = if remote.wish.size.is_some() { target } else { SIZES.max };
-        let overlap = remote.wish.overlap.unwrap_or(if remote.wish.size.is_some() { target * 12 / 100 } else { SIZES.overlap });
+        let RemoteModel { dialect, name, dimensions: wanted, prefixes, wish } = remote;
+        let target = wish.size.map_or(SIZES.target, |size| size.max(4));
+        let max = if wish.size.is_some() { target } else { SIZES.max };
+        let overlap = wish.overlap.unwrap_or(if wish.size.is_some() { target * 12 / 100 } else { SIZES.overlap });
         let sizes = ChunkSizes { target, max, overlap: overlap.min(target / 2) };
-        let model = Model { provider: remote.dialect.name(), name: remote.name.clone(), revision: String::new(), dimensions: 0 };
-        let lists_only = AtomicBool::new(!remote.dialect.has_base64());
-        let mut embedder = Self { client, remote, model, sizes, lists_only };
-        let vector = embedder.embed(vec!["dimensions".to_owned()], Role::Document).await?.pop().unwrap_or_default();
-        let wanted = embedder.remote.dimensions;
-        if wanted.is_some_and(|wanted| usize::try_from(wanted) != Ok(vector.len())) || !(1..=MAX_DIMENSIONS).contains(&vector.len()) {
+        let mut requests = Requests::new(access, dialect, name.clone(), wanted).map_err(ProviderError::Refused)?;
+        let probe = requests.embed(&[format!("{}dimensions", prefixes.document)], Role::Document).await?;
+        let dimensions = probe.first().map_or(0, Vec::len);
+        if wanted.is_some_and(|wanted| usize::try_from(wanted) != Ok(dimensions)) || !(1..=MAX_DIMENSIONS).contains(&dimensions) {
             let wanted = wanted.map_or_else(|| format!("1 to {MAX_DIMENSIONS}"), |wanted| wanted.to_string());
-            return Err(ProviderError::Refused(format!("the model's vectors have {} dimensions, not {wanted}", vector.len())));
+            return Err(ProviderError::Refused(format!("the model's vectors have {dimensions} dimensions, not {wanted}")));
         }
-        embedder.model.dimensions = vector.len();
-        Ok(embedder)
+        requests.expect(dimensions);
+        let model = Model { provider: dialect.name(), name, revision: String::new(), dimensions };
+        Ok(Self { gather: Arc::new(Gather::new(requests)), model, prefixes, sizes })
     }
-
-    /// Embeds some texts in one request; halves them once when they are too much for it.
-    async fn request(&self, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
-        match self.request_once(texts, role).await {
-            Err(ProviderError::Refused(what)) if texts.len() > 1 && is_too_much(&what) => {
-                let (first, second) = texts.split_at(texts.len() / 2);
-                let mut vectors = self.request_once(first, role).await?;
-                vectors.extend(self.request_once(second, role).await?);
-                Ok(vectors)
-            }
-            outcome => outcome,
-        }
-    }
-
-    async fn request_once(&self, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
-        if self.lists_only.load(Ordering::Relaxed) {
-            return self.request_in(Encoding::Float, texts, role).await;
-        }
-        match self.request_in(Encoding::Base64, texts, role).await {
-            Err(ProviderError::Refused(what)) if is_about_encoding(&what) => {
-                let vectors = self.request_in(Encoding::Float, texts, role).await?;
-                self.lists_only.store(true, Ordering::Relaxed);
-                Ok(vectors)
-            }
-            outcome => outcome,
-        }
-    }
-
-    async fn request_in(&self, encoding: Encoding, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let RemoteModel { dialect, name, dimensions, .. } = &self.remote;
-        let expected = if self.model.dimensions == 0 { MAX_DIMENSIONS } else { self.model.dimensions };
-        let max_answer = 1024 * 1024 + texts.len() * expected * BYTES_PER_NUMBER;
-        let answer = self.client.post(dialect.path(), &dialect.request(name, texts, role, *dimensions, encoding), max_answer).await?;
-        let vectors = dialect.vectors(answer, texts.len())?;
-        if vectors.iter().flatten().any(|value| !value.is_finite()) {
-            return Err(ProviderError::Malformed("a vector holds values that are not finite".to_owned()));
-        }
-        if self.model.dimensions != 0 && vectors.iter().any(|vector| vector.len() != self.model.dimensions) {
-            return Err(ProviderError::Malformed("a vector has another length than the model's".to_owned()));
-        }
-        Ok(vectors)
-    }
-}
-
-/// Whether a refusal is about the size of the request.
-fn is_too_much(what: &str) -> bool {
-    what.starts_with("status 413") || what.starts_with("status 400") && what.contains("token")
-}
-
-/// Whether a refusal is about the form in which vectors were asked for.
-fn is_about_encoding(what: &str) -> bool {
-    (what.starts_with("status 400") || what.starts_with("status 422")) && what.contains("encoding_format")
 }
 
 #[async_trait]
@@ -139,21 +80,18 @@ impl Embedder for HttpEmbedder {
         context_text::estimated_tokens(text)
     }
 
-    async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let prefix = self.remote.prefixes.of(role);
-        let texts: Vec<String> = if prefix.is_empty() { texts } else { texts.into_iter().map(|text| format!("{prefix}{text}")).collect() };
+    async fn embed(&self, mut texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let prefix = self.prefixes.of(role);
+        if !prefix.is_empty() {
+            texts.iter_mut().for_each(|text| text.insert_str(0, prefix));
+        }
         let mut vectors = Vec::with_capacity(texts.len());
-        let mut rest = texts.as_slice();
-        while !rest.is_empty() {
-            let mut tokens = 0;
-            let fits = |text: &&String| {
-                tokens += text.len() / 3 + 1;
-                tokens <= REQUEST_TOKENS
-            };
-            let count = rest.iter().take(self.remote.dialect.max_texts()).take_while(fits).count().max(1);
-            let (now, later) = rest.split_at(count);
-            vectors.extend(self.request(now, role).await?);
-            rest = later;
+        // One after the other: whoever has much to embed must not take every place.
+        while !texts.is_empty() {
+            let mut room = self.gather.requests().room();
+            let count = texts.iter().take_while(|text| room.take(std::slice::from_ref(*text))).count();
+            let later = texts.split_off(count);
+            vectors.extend(self.gather.embed(std::mem::replace(&mut texts, later), role).await?);
         }
         Ok(vectors)
     }

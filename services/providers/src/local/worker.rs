@@ -212,3 +212,59 @@ fn finish(shared: &Shared, urgency: Urgency, mut computed: usize, outcome: Resul
         let _ = reply.send(answer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Answer = oneshot::Receiver<Result<Vec<Vec<f32>>, ProviderError>>;
+
+    /// A job of texts with this many tokens each, which are all their own length.
+    fn job(lengths: &[usize]) -> (Job, Answer) {
+        let (reply, answer) = oneshot::channel();
+        let text = |length: &usize| Encoded { ids: vec![u32::try_from(*length).unwrap(); *length], types: vec![0; *length] };
+        (Job { task: Task::Embed, texts: lengths.iter().map(text).collect(), outputs: Vec::new(), reply }, answer)
+    }
+
+    fn lengths(state: &State) -> (Urgency, Vec<usize>) {
+        let (urgency, _, texts) = next_batch(state).unwrap();
+        (urgency, texts.iter().map(|text| text.ids.len()).collect())
+    }
+
+    fn with(documents: &[&[usize]]) -> (Shared, Vec<Answer>) {
+        let (jobs, answers): (VecDeque<Job>, Vec<Answer>) = documents.iter().map(|lengths| job(lengths)).unzip();
+        let waiting = jobs.iter().map(|job| job.texts.len()).sum();
+        let state = State { documents: jobs, waiting, ..State::default() };
+        (Shared { state: Mutex::new(state), ready: Condvar::new() }, answers)
+    }
+
+    #[test]
+    fn what_several_callers_wait_for_is_computed_together_up_to_a_batch() {
+        let (shared, _answers) = with(&[&[100, 100], &[100], &[200, 300], &[10]]);
+        assert_eq!(lengths(&shared.lock()), (Urgency::Document, vec![100, 100, 100, 200]));
+        let (shared, _answers) = with(&[&[BATCH_TOKENS * 2], &[10]]);
+        assert_eq!(lengths(&shared.lock()).1, [BATCH_TOKENS * 2], "a long text goes alone");
+    }
+
+    #[test]
+    fn a_query_is_not_computed_after_the_documents_that_came_before_it() {
+        let (shared, _answers) = with(&[&[10], &[10]]);
+        let (query, _answer) = job(&[7]);
+        shared.lock().queries.push_back(query);
+        assert_eq!(lengths(&shared.lock()), (Urgency::Query, vec![7]));
+    }
+
+    #[test]
+    fn each_caller_gets_its_own_outputs_and_who_left_is_forgotten() {
+        let (shared, mut answers) = with(&[&[1, 2], &[3], &[4]]);
+        let output = |n: f32| vec![n];
+        finish(&shared, Urgency::Document, 3, Ok(vec![output(1.0), output(2.0), output(3.0)]));
+        assert_eq!(answers[0].try_recv().unwrap().unwrap(), [[1.0], [2.0]]);
+        assert_eq!(answers[1].try_recv().unwrap().unwrap(), [[3.0]]);
+        assert!(answers[2].try_recv().is_err(), "not computed yet");
+        drop(answers);
+        let mut state = shared.lock();
+        abandon(&mut state);
+        assert_eq!((state.waiting, next_batch(&state).is_none()), (0, true));
+    }
+}

@@ -1,5 +1,7 @@
 //! A server of the tests' own, which answers or fails as it is told.
 
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
@@ -24,6 +26,8 @@ pub enum Reply {
     Json(Value),
     /// What no JSON library writes.
     Raw(&'static str),
+    /// The answer, once the test gives a permit for it.
+    Held(Arc<Semaphore>, Value),
     Status(u16, &'static [(&'static str, &'static str)], Value),
     /// This many bytes of a longer answer, then the end of the connection.
     Truncated,
@@ -57,6 +61,13 @@ impl Server {
         self.seen.lock().await.last().cloned().expect("a request came")
     }
 
+    /// Waits until this many requests came.
+    pub async fn until(&self, requests: usize) {
+        while self.count() < requests {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub fn count(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
@@ -70,6 +81,10 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Seen>>
         let (status, headers, body) = match reply {
             Reply::Json(body) => (200, &[][..], body.to_string()),
             Reply::Raw(body) => (200, &[][..], body.to_owned()),
+            Reply::Held(gate, body) => {
+                gate.acquire().await.unwrap().forget();
+                (200, &[][..], body.to_string())
+            }
             Reply::Status(status, headers, body) => (status, headers, body.to_string()),
             Reply::Truncated => {
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"embeddings\":[[0.1").await;
