@@ -15,7 +15,7 @@ use crate::process::{Service, Storage};
 pub struct Grpc {
     client: ContextServiceClient<Keyed>,
     artifacts: ArtifactServiceClient<Keyed>,
-    _service: Option<Service>,
+    service: Option<Service>,
 }
 
 type Keyed = InterceptedService<Channel, Key>;
@@ -41,7 +41,21 @@ impl Grpc {
     pub(crate) async fn start(storage: Storage) -> Self {
         let service = Service::start(storage).await;
         let door = Self::connect(&service.address, None).await;
-        Self { _service: Some(service), ..door }
+        Self { service: Some(service), ..door }
+    }
+
+    /// To a service with these settings.
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let service = Service::start_answering(settings).await;
+        let door = Self::connect(&service.address, None).await;
+        Self { service: Some(service), ..door }
+    }
+
+    /// Ends the service that was started with this door.
+    pub(crate) async fn close(self) {
+        if let Some(service) = self.service {
+            service.stop().await;
+        }
     }
 
     /// To a service that runs already.
@@ -50,7 +64,7 @@ impl Grpc {
         let channel = Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection");
         let client = ContextServiceClient::with_interceptor(channel.clone(), key.clone());
         let artifacts = ArtifactServiceClient::with_interceptor(channel, key);
-        Self { artifacts, client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), _service: None }
+        Self { artifacts, client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), service: None }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {

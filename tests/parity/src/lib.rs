@@ -47,6 +47,26 @@ impl Door {
         Self::McpStdio(mcp::Stdio::start(Storage::Sqlite).await)
     }
 
+    /// Starts a service with these settings, to be asked over gRPC.
+    pub async fn open_grpc_with(settings: &[(&str, &str)]) -> Self {
+        Self::Grpc(grpc::Grpc::start_with(settings).await)
+    }
+
+    /// Starts a service with these settings and a gateway on stdio.
+    pub async fn open_mcp_with(settings: &[(&str, &str)]) -> Self {
+        Self::McpStdio(mcp::Stdio::start_with(settings).await)
+    }
+
+    /// Ends what was started with this door. When this returns nobody holds its database any more.
+    pub async fn close(self) {
+        match self {
+            Self::Grpc(door) => door.close().await,
+            Self::McpStdio(door) => door.close().await,
+            // Nothing is opened anew on the databases of these: their processes end when they are dropped.
+            Self::Rest(_) | Self::McpHttp(_) => {}
+        }
+    }
+
     /// Whether requests are JSON, so that they can be of a wrong type.
     #[must_use]
     pub const fn is_json(&self) -> bool {

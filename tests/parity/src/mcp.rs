@@ -22,8 +22,8 @@ pub struct Stdio {
     stdin: ChildStdin,
     stdout: Lines<BufReader<ChildStdout>>,
     next_id: i64,
-    _gateway: Child,
-    _service: Option<Service>,
+    gateway: Child,
+    service: Option<Service>,
 }
 
 impl Http {
@@ -68,7 +68,23 @@ impl Stdio {
     pub(crate) async fn start(storage: Storage) -> Self {
         let service = Service::start(storage).await;
         let door = Self::start_on(&service.dir, &service.settings).await;
-        Self { _service: Some(service), ..door }
+        Self { service: Some(service), ..door }
+    }
+
+    /// To a service with these settings.
+    pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
+        let service = Service::start_answering(settings).await;
+        let settings: Vec<(&str, String)> = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let door = Self::start_on(&service.dir, &settings).await;
+        Self { service: Some(service), ..door }
+    }
+
+    /// Ends the gateway, and the service that was started with this door.
+    pub(crate) async fn close(mut self) {
+        self.gateway.kill().await.expect("the gateway ends");
+        if let Some(service) = self.service {
+            service.stop().await;
+        }
     }
 
     /// A gateway for the service of this directory's database.
@@ -82,7 +98,7 @@ impl Stdio {
             .expect("the gateway starts");
         let stdin = gateway.stdin.take().expect("a pipe");
         let stdout = BufReader::new(gateway.stdout.take().expect("a pipe")).lines();
-        let mut door = Self { stdin, stdout, next_id: 0, _gateway: gateway, _service: None };
+        let mut door = Self { stdin, stdout, next_id: 0, gateway, service: None };
         let client = json!({
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "parity", "version": "0"},
         });

@@ -5,8 +5,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use context_test_postgres::TestDatabase;
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
+
+use crate::Answer;
+use crate::grpc::Grpc;
 
 /// Where a service keeps entries.
 #[derive(Debug, Clone, Copy)]
@@ -23,18 +27,16 @@ pub(crate) struct Service {
     pub(crate) address: String,
     /// What a gateway must know too to find it.
     pub(crate) settings: Vec<(&'static str, String)>,
-    _child: Child,
+    child: Child,
     _database: Option<TestDatabase>,
 }
 
-/// A binary of the workspace, beside this test's own target directory.
+/// A binary of the workspace, in this program's own target directory.
 pub(crate) fn binary(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("the path of this test");
-    // target/<profile>/deps/<test>
-    let profile = test.parent().and_then(|deps| deps.parent()).expect("a target directory");
-    let path = profile.join(name);
-    assert!(path.exists(), "{} is missing; build it first: cargo build --workspace", path.display());
-    path
+    let program = std::env::current_exe().expect("the path of this program");
+    // target/<profile>/<program>, and target/<profile>/deps/<test>
+    let found = program.ancestors().skip(1).take(2).map(|directory| directory.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not beside {}; build it first: cargo build --workspace", program.display()))
 }
 
 /// A port that was free a moment ago.
@@ -89,7 +91,20 @@ impl Service {
             .spawn()
             .expect("the service starts");
         wait_for(&address).await;
-        Self { dir, address, settings: Vec::new(), _child: child, _database: None }
+        Self { dir, address, settings: Vec::new(), child, _database: None }
+    }
+
+    /// The same once it answers: its port listens before its database is open.
+    pub(crate) async fn start_answering(settings: &[(&str, &str)]) -> Self {
+        let service = Self::start_with(settings).await;
+        let answer = Grpc::connect(&service.address, None).await.call("get_statistics", &json!({})).await;
+        assert!(matches!(answer, Answer::Ok(_)), "the service does not answer: {answer:?}");
+        service
+    }
+
+    /// Ends it. When this returns nobody holds its database any more.
+    pub(crate) async fn stop(mut self) {
+        self.child.kill().await.expect("the service ends");
     }
 }
 

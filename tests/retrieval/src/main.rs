@@ -1,16 +1,19 @@
 //! `retrieval-eval`: how much of what answers a question each search finds.
 //!
 //! Reads entries and questions with their relevant entries (`data/README.md` has the format), stores the entries in a
-//! fresh database, asks every question of every search, in process, and prints a table.
+//! fresh database, asks every question of every search, and prints a table. It asks in this process, or over gRPC or MCP at
+//! services that it starts on that database, one for each setting that the rows differ in; the entries are stored in this
+//! process all the same, where it is their clock that says when.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
 mod clock;
+mod door;
 mod measure;
 mod set;
 mod way;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,9 +27,10 @@ use context_store_postgres::{Config as PostgresConfig, PostgresStore, Target};
 use context_store_sqlite::{Config, SqliteStore};
 
 use crate::clock::SetClock;
+use crate::door::{Door, House, Over, Own, Setup};
 use crate::measure::Scores;
 use crate::set::Set;
-use crate::way::{Way, ask};
+use crate::way::Way;
 
 /// Any failure; an evaluation ends at the first.
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -44,6 +48,9 @@ struct Cli {
     /// The directory of the embedding model
     #[arg(long, env = "EMBEDDING_MODEL_PATH")]
     model: Option<PathBuf>,
+    /// Where to ask; what is found is the same everywhere
+    #[arg(long, value_enum, default_value = "in-process")]
+    over: Over,
     /// Leave out what is reranked, which takes the longest
     #[arg(long)]
     without_reranking: bool,
@@ -75,75 +82,114 @@ async fn main() -> Result<(), Error> {
     let cli = Cli::parse();
     let set = Set::read(&cli.set)?;
     let directory = tempfile::tempdir()?;
+    let database = directory.path().join("contexts.db");
     let usual = Neighbourhood::default();
     let neighbourhood = Neighbourhood {
         entries: cli.context_neighbours.unwrap_or(usual.entries),
         gap: cli.context_gap_minutes.map_or(usual.gap, |minutes| Duration::from_secs(minutes.saturating_mul(60))),
     };
     let store: Arc<dyn Store> = match &cli.postgres {
-        None => Arc::new(SqliteStore::open(Config { neighbourhood, ..Config::new(directory.path().join("contexts.db")) })?),
+        None => Arc::new(SqliteStore::open(Config { neighbourhood, ..Config::new(&database) })?),
         Some(url) => {
             empty(PostgresStore::open(PostgresConfig { neighbourhood, ..PostgresConfig::new(Target::parse(url)?) }).await?).await?
         }
     };
-    let clock = Arc::new(SetClock::default());
     let usual = EngineConfig::default();
     let rrf_k = cli.hybrid_rrf_k.unwrap_or(usual.hybrid_rrf_k);
     let weight = cli.hybrid_context_weight.unwrap_or(usual.hybrid_context_weight);
-    let engine = |reranking, hybrid_context_weight| {
-        let config =
-            EngineConfig { reranking, hybrid_rrf_k: rrf_k, hybrid_context_weight, rerank_timeout_ms: 60_000, ..EngineConfig::default() };
-        Engine::new(Arc::clone(&store), config, clock.clone())
-    };
-    let (plain, reranking, alone) = (engine(Switch::False, weight)?, engine(Switch::Auto, weight)?, engine(Switch::False, 0.0)?);
-    let with_model = cli.model.is_some();
-    if let Some(path) = cli.model {
-        let model = ModelDirectory::new(path, None);
-        let loaded = tokio::task::spawn_blocking(move || LocalEmbedder::load(&model, Prefixes::default(), ChunkWish::default())).await?;
-        let embedder: Arc<dyn Embedder> = Arc::new(loaded?);
-        for engine in [&plain, &reranking, &alone] {
-            engine.use_embedder(Arc::clone(&embedder)).await.map_err(|error| error.message)?;
+    let setup = |reranking, context_weight| Setup { reranking, context_weight };
+    let (plain, reranking, alone) = (setup(Switch::False, weight), setup(Switch::Auto, weight), setup(Switch::False, 0.0));
+    let embedder: Option<Arc<dyn Embedder>> = match cli.model.clone() {
+        None => None,
+        Some(path) => {
+            let model = ModelDirectory::new(path, None);
+            let loaded =
+                tokio::task::spawn_blocking(move || LocalEmbedder::load(&model, Prefixes::default(), ChunkWish::default())).await?;
+            Some(Arc::new(loaded?))
         }
-    }
+    };
+    let own = Own { store, clock: Arc::new(SetClock::default()), embedder, rrf_k };
     let started = Instant::now();
-    let keys = fill(&plain, &clock, &set).await?;
+    let keys = fill(&own.engine(plain).await?, &own.clock, &set).await?;
     println!("{} entries, {} questions; stored in {:.1} s", set.entries.len(), set.questions.len(), started.elapsed().as_secs_f64());
     println!("HYBRID_RRF_K={rrf_k} HYBRID_CONTEXT_WEIGHT={weight}");
     println!("{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
-    for (name, way, engine) in [
-        ("fts", Way::Fts, &plain),
-        ("hybrid by words alone", Way::HybridWords, &plain),
-        ("semantic", Way::Semantic, &plain),
-        ("semantic, reranked", Way::Semantic, &reranking),
-        ("hybrid rrf, no context", Way::Hybrid, &alone),
-        ("hybrid rrf", Way::Hybrid, &plain),
-        ("hybrid rrf, reranked", Way::Hybrid, &reranking),
-        ("hybrid convex, no context", Way::HybridConvex, &alone),
-        ("hybrid convex", Way::HybridConvex, &plain),
-        ("hybrid convex, reranked", Way::HybridConvex, &reranking),
+    let house = match cli.over.wire() {
+        None => House::Own(own),
+        Some(wire) => {
+            own.store.close().await;
+            // Nobody else may have the database open.
+            drop(own);
+            House::Served(wire, settings(&cli, &database, &neighbourhood, rrf_k)?)
+        }
+    };
+    let mut open: Option<(Setup, Door)> = None;
+    for (name, way, setup) in [
+        ("fts", Way::Fts, plain),
+        ("hybrid by words alone", Way::HybridWords, plain),
+        ("semantic", Way::Semantic, plain),
+        ("semantic, reranked", Way::Semantic, reranking),
+        ("hybrid rrf, no context", Way::Hybrid, alone),
+        ("hybrid rrf", Way::Hybrid, plain),
+        ("hybrid rrf, reranked", Way::Hybrid, reranking),
+        ("hybrid convex, no context", Way::HybridConvex, alone),
+        ("hybrid convex", Way::HybridConvex, plain),
+        ("hybrid convex, reranked", Way::HybridConvex, reranking),
     ] {
         if cli.without_reranking && name.ends_with("reranked") || !cli.only.is_empty() && !cli.only.iter().any(|part| name.contains(part)) {
             continue;
         }
-        if way.needs_model() && !with_model {
+        if way.needs_model() && cli.model.is_none() {
             println!("{name:<26} needs a model (--model)");
             continue;
         }
+        let mut door = match open.take() {
+            Some((same, door)) if same == setup => door,
+            other => {
+                if let Some((_, door)) = other {
+                    door.close().await;
+                }
+                house.open(setup).await?
+            }
+        };
         let (mut scores, mut times) = (Scores::default(), Vec::new());
         for question in &set.questions {
             let thread = question.thread_id.clone().filter(|_| !cli.all_threads);
+            let request = way.request(&question.text, thread);
             let started = Instant::now();
-            let found = ask(engine, way, &question.text, thread).await?;
+            let found = door.ask(request).await?;
             times.push(started.elapsed());
-            let found: Vec<&str> = found.iter().filter_map(|hit| keys.get(usize::try_from(hit.id).ok()?)).map(String::as_str).collect();
+            let found: Vec<&str> = found.iter().filter_map(|id| keys.get(usize::try_from(*id).ok()?)).map(String::as_str).collect();
             scores.add(&found, &question.relevant);
         }
+        open = Some((setup, door));
         times.sort_unstable();
         let median = times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e3);
         println!("{name:<26} {scores} {median:>8.1}");
     }
-    store.close().await;
+    if let Some((_, door)) = open {
+        door.close().await;
+    }
+    house.close().await;
     Ok(())
+}
+
+/// The settings of services on the database, apart from those in which the rows differ.
+fn settings(cli: &Cli, database: &Path, neighbourhood: &Neighbourhood, rrf_k: u32) -> Result<Vec<(&'static str, String)>, Error> {
+    let mut settings = vec![
+        ("HYBRID_RRF_K", rrf_k.to_string()),
+        ("CONTEXT_NEIGHBOURS", neighbourhood.entries.to_string()),
+        ("CONTEXT_GAP_MINUTES", (neighbourhood.gap.as_secs() / 60).to_string()),
+    ];
+    match &cli.postgres {
+        None => settings.push(("DB_PATH", database.display().to_string())),
+        Some(url) => settings.extend([("STORAGE_BACKEND", "postgresql".to_owned()), ("POSTGRESQL_CONNECTION_STRING", url.clone())]),
+    }
+    if let Some(model) = &cli.model {
+        let path = std::path::absolute(model)?;
+        settings.extend([("EMBEDDING_PROVIDER", "local".to_owned()), ("EMBEDDING_MODEL_PATH", path.display().to_string())]);
+    }
+    Ok(settings)
 }
 
 /// The store, if it has no entries yet.

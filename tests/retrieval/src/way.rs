@@ -1,7 +1,4 @@
-use context_engine::{Caller, Engine};
-use context_model::{FtsSearchContextRequest, HybridSearchContextRequest, SearchHit, SemanticSearchContextRequest};
-
-use crate::Error;
+use context_model::{FtsSearchContextRequest, HybridSearchContextRequest, SemanticSearchContextRequest};
 
 /// Results that are looked at.
 const LIMIT: i64 = 20;
@@ -21,41 +18,39 @@ pub enum Way {
     HybridConvex,
 }
 
+/// A question as a request.
+#[derive(Debug)]
+pub enum Request {
+    /// `fts_search_context`.
+    Fts(FtsSearchContextRequest),
+    /// `semantic_search_context`.
+    Semantic(SemanticSearchContextRequest),
+    /// `hybrid_search_context`.
+    Hybrid(HybridSearchContextRequest),
+}
+
 impl Way {
     /// Whether it does nothing without an embedding model.
     pub fn needs_model(self) -> bool {
         matches!(self, Self::Semantic | Self::Hybrid | Self::HybridConvex)
     }
-}
 
-/// The results of a query, best first.
-///
-/// # Errors
-/// The engine's.
-pub async fn ask(engine: &Engine, way: Way, query: &str, thread_id: Option<String>) -> Result<Vec<SearchHit>, Error> {
-    let (caller, query, limit) = (Caller::local(), query.to_owned(), Some(LIMIT));
-    let found = match way {
-        Way::Fts => {
-            let request = FtsSearchContextRequest { query, thread_id, limit, ..FtsSearchContextRequest::default() };
-            engine.fts_search_context(&caller, request).await.map(|reply| reply.results)
-        }
-        Way::Semantic => {
-            let request = SemanticSearchContextRequest { query, thread_id, limit, ..SemanticSearchContextRequest::default() };
-            engine.semantic_search_context(&caller, request).await.map(|reply| reply.results)
-        }
-        Way::HybridWords | Way::Hybrid | Way::HybridConvex => {
-            let fusion_method = (way == Way::HybridConvex).then(|| "convex".to_owned());
-            let search_modes = (way == Way::HybridWords).then(|| vec!["fts".to_owned()]);
-            let request = HybridSearchContextRequest {
+    /// What to ask.
+    pub fn request(self, query: &str, thread_id: Option<String>) -> Request {
+        let (query, limit) = (query.to_owned(), Some(LIMIT));
+        match self {
+            Self::Fts => Request::Fts(FtsSearchContextRequest { query, thread_id, limit, ..FtsSearchContextRequest::default() }),
+            Self::Semantic => {
+                Request::Semantic(SemanticSearchContextRequest { query, thread_id, limit, ..SemanticSearchContextRequest::default() })
+            }
+            Self::HybridWords | Self::Hybrid | Self::HybridConvex => Request::Hybrid(HybridSearchContextRequest {
                 query,
                 thread_id,
                 limit,
-                fusion_method,
-                search_modes,
+                fusion_method: (self == Self::HybridConvex).then(|| "convex".to_owned()),
+                search_modes: (self == Self::HybridWords).then(|| vec!["fts".to_owned()]),
                 ..HybridSearchContextRequest::default()
-            };
-            engine.hybrid_search_context(&caller, request).await.map(|reply| reply.results)
+            }),
         }
-    };
-    found.map_err(|error| error.message.into())
+    }
 }
