@@ -3,7 +3,8 @@
 //! SQLite's planner would choose between an index and the newest-first scan by statistics that a fresh database does
 //! not have, and it cannot see how many rows a bound value selects. So the indexes are asked first: each one that the
 //! filter can use is read up to a bound. When one ends before it, its rows are all there is to look at. When none
-//! does, matches are frequent, and reading newest first until the page is full finds them soon.
+//! does, matches are frequent, and reading newest first until the page is full finds them soon: through the index that
+//! went furthest back in time for as many rows, which leaves out most.
 
 use context_model::{ContentType, Filter, MetadataPath};
 use context_store::Page;
@@ -11,6 +12,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
 
+use super::condition::IndexTerm;
 use super::index::index_name;
 use super::{compile, condition, one_of, tag_list};
 use crate::sql::{Bind, Fragment, query};
@@ -28,7 +30,18 @@ pub(crate) enum Candidates {
     /// No other row can satisfy the filter; these may or may not.
     All(Vec<i64>),
     /// More than the bound, or no index answers.
-    Many,
+    Many {
+        /// The index that gives rows newest first and has the fewest for each span of time.
+        rarest: Option<String>,
+    },
+}
+
+/// What an index is asked.
+pub(super) struct Probe {
+    /// The rows that may satisfy the filter.
+    pub statement: Fragment,
+    /// The index, if it gives them newest first.
+    newest_first: Option<String>,
 }
 
 #[derive(QueryableByName)]
@@ -79,20 +92,28 @@ pub(crate) fn candidates(
     indexed: &[MetadataPath],
     bound: usize,
 ) -> QueryResult<Candidates> {
+    ask(conn, probes(filter, owner, indexed), bound)
+}
+
+fn ask(conn: &mut SqliteConnection, probes: Vec<Probe>, bound: usize) -> QueryResult<Candidates> {
     let mut best: Option<Vec<i64>> = None;
-    for probe in probes(filter, owner, indexed) {
+    let mut rarest: Option<(i64, String)> = None;
+    for Probe { statement, newest_first } in probes {
         // An answer that would not be shorter is of no use.
         let bound = best.as_ref().map_or(bound, Vec::len);
-        let rows = run(conn, probe, bound)?;
+        let rows = run(conn, statement, newest_first.is_some(), bound)?;
         if rows.len() <= bound {
             let done = rows.is_empty();
             best = Some(rows);
             if done {
                 break;
             }
+        } else if let (Some(index), Some(&oldest)) = (newest_first, rows.last()) {
+            // Rows of an owner are numbered in time.
+            rarest = rarest.filter(|(reached, _)| *reached <= oldest).or(Some((oldest, index)));
         }
     }
-    Ok(best.map_or(Candidates::Many, Candidates::All))
+    Ok(best.map_or(Candidates::Many { rarest: rarest.map(|(_, index)| index) }, Candidates::All))
 }
 
 /// How the rows of a filter are reached.
@@ -111,30 +132,19 @@ fn access(
     indexed: &[MetadataPath],
     entries: i64,
 ) -> QueryResult<Access> {
-    let ordered = ordered_index(filter, indexed);
-    let only_ordered = ordered.is_some()
-        && filter.tags.is_none()
-        && filter.within.is_none()
-        && filter.conditions.len() + usize::from(filter.thread_id.is_some()) == 1;
-    if !only_ordered {
-        let bound = probe_bound(page, entries);
-        if let Candidates::All(rows) = candidates(conn, filter, owner, indexed, bound)? {
-            return Ok(Access::Rows(rows));
-        }
-    }
-    Ok(Access::Index(ordered.unwrap_or_else(|| "entries_by_time".to_owned())))
-}
-
-/// The index that gives the filter's rows newest first and leaves out most others.
-fn ordered_index(filter: &Filter, indexed: &[MetadataPath]) -> Option<String> {
-    if filter.thread_id.is_some() {
-        return Some("entries_by_thread".to_owned());
-    }
-    if filter.content_type == Some(ContentType::Multimodal) {
-        return Some("entries_with_images".to_owned());
-    }
-    let mut fields = filter.conditions.iter().filter(|condition| indexed.contains(&condition.path));
-    fields.find(|condition| condition::index_term(condition).is_some_and(|term| term.ordered)).map(|condition| index_name(&condition.path))
+    let mut asked = probes(filter, owner, indexed);
+    let parts = filter.conditions.len()
+        + usize::from(filter.thread_id.is_some())
+        + usize::from(filter.content_type == Some(ContentType::Multimodal));
+    let index = match asked.as_mut_slice() {
+        // It gives the filter's rows, newest first, and there is nothing that would leave out more.
+        [Probe { newest_first: Some(index), .. }] if parts == 1 => Some(std::mem::take(index)),
+        _ => match ask(conn, asked, probe_bound(page, entries))? {
+            Candidates::All(rows) => return Ok(Access::Rows(rows)),
+            Candidates::Many { rarest } => rarest,
+        },
+    };
+    Ok(Access::Index(index.unwrap_or_else(|| "entries_by_time".to_owned())))
 }
 
 /// How many rows an index is asked for. With `n` entries and a page of `p`, a filter that more than √(n·p) rows satisfy
@@ -145,8 +155,8 @@ fn probe_bound(page: Page, entries: i64) -> usize {
     usize::try_from(rows.clamp(200, 20_000)).unwrap_or(20_000)
 }
 
-/// One statement for each index that can answer a part of the filter.
-pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Fragment> {
+/// One for each index that can answer a part of the filter.
+pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> Vec<Probe> {
     let mut probes = Vec::new();
     if let (Some(threads), None) = (&filter.within, &filter.thread_id) {
         let mut probe = Fragment::default();
@@ -157,30 +167,37 @@ pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> V
             probe.push(" AND ").append(one_of("thread_id", pattern));
             probe = within_dates(probe, filter);
         }
-        probes.push(probe);
+        probes.push(Probe { statement: probe, newest_first: None });
     }
     if let Some(thread_id) = &filter.thread_id {
-        let mut probe = Fragment::new("SELECT row_id FROM entries INDEXED BY entries_by_thread WHERE owner = ");
-        probe.bind(Bind::Int(owner)).push(" AND thread_id = ").bind(Bind::Text(thread_id.as_str().to_owned()));
-        probes.push(within_dates(probe, filter));
+        let mut term = Fragment::new("thread_id = ");
+        term.bind(Bind::Text(thread_id.as_str().to_owned()));
+        probes.push(through("entries_by_thread".to_owned(), true, term, owner, filter));
+    }
+    if filter.content_type == Some(ContentType::Multimodal) {
+        probes.push(through("entries_with_images".to_owned(), true, Fragment::new("image_count > 0"), owner, filter));
     }
     if let Some(tags) = &filter.tags {
         let mut probe = Fragment::new("SELECT DISTINCT row_id FROM entry_tags WHERE owner = ");
         probe.bind(Bind::Int(owner)).push(" AND tag IN (").append(tag_list(tags)).push(")");
-        probes.push(probe);
+        probes.push(Probe { statement: probe, newest_first: None });
     }
     for condition in filter.conditions.iter().filter(|condition| indexed.contains(&condition.path)) {
-        if let Some(term) = condition::index_term(condition) {
-            let mut probe =
-                Fragment::new(format!("SELECT row_id FROM entries INDEXED BY \"{}\" WHERE owner = ", index_name(&condition.path)));
-            probe.bind(Bind::Int(owner)).push(" AND ").append(term.term);
-            probes.push(within_dates(probe, filter));
+        if let Some(IndexTerm { term, ordered }) = condition::index_term(condition) {
+            probes.push(through(index_name(&condition.path), ordered, term, owner, filter));
         }
     }
     probes
 }
 
-/// Both kinds of index hold `created_at` too.
+/// The rows that the term selects of an index.
+fn through(index: String, newest_first: bool, term: Fragment, owner: i64, filter: &Filter) -> Probe {
+    let mut statement = Fragment::new(format!("SELECT row_id FROM entries INDEXED BY \"{index}\" WHERE owner = "));
+    statement.bind(Bind::Int(owner)).push(" AND ").append(term);
+    Probe { statement: within_dates(statement, filter), newest_first: newest_first.then_some(index) }
+}
+
+/// All these indexes hold `created_at` too.
 fn within_dates(mut probe: Fragment, filter: &Filter) -> Fragment {
     if let Some(from) = filter.created_from {
         probe.push(" AND created_at >= ").bind(Bind::Int(from.micros()));
@@ -192,7 +209,10 @@ fn within_dates(mut probe: Fragment, filter: &Filter) -> Fragment {
 }
 
 /// Up to one row more than the bound.
-fn run(conn: &mut SqliteConnection, mut probe: Fragment, bound: usize) -> QueryResult<Vec<i64>> {
+fn run(conn: &mut SqliteConnection, mut probe: Fragment, newest_first: bool, bound: usize) -> QueryResult<Vec<i64>> {
+    if newest_first {
+        probe.push(" ORDER BY created_at DESC, row_id DESC");
+    }
     probe.push(" LIMIT ").bind(Bind::Int(i64::try_from(bound).unwrap_or(i64::MAX).saturating_add(1)));
     Ok(query::<Row>(conn, &probe)?.into_iter().map(|row| row.row_id).collect())
 }

@@ -68,7 +68,7 @@ pub(crate) fn search(
         ..Filter::default()
     };
     let reached = if conditions.is_empty() && within.is_none() {
-        Candidates::Many
+        Candidates::Many { rarest: None }
     } else {
         candidates(conn, &beyond_scope, owner, indexed, CANDIDATES)?
     };

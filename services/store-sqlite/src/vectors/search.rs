@@ -99,7 +99,7 @@ impl Search<'_> {
                 }
                 self.nearest(conn, &snapshot, &code, Some(&rows.into_iter().collect()))
             }
-            Candidates::Many => self.frequent(conn, &snapshot, &code),
+            Candidates::Many { .. } => self.frequent(conn, &snapshot, &code),
         }
     }
 

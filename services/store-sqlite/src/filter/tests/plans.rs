@@ -14,13 +14,19 @@ use crate::filter::select::probes;
 const INDEX: &str = "entries_by_metadata:status";
 const PAGE: Page = Page { limit: 30, offset: 0 };
 
-/// Entries of which every second has one status, and one a rare status.
+/// Entries of which every second has one status, one a rare status, and every third a field of its own.
 fn store(entries: i64) -> SqliteConnection {
-    let mut conn = open(&[path("status"), path("n")]);
+    let mut conn = open(&[path("status"), path("n"), path("third")]);
     conn.transaction(|conn| {
         for id in 1..=entries {
             let status = if id == 1 { "Rare" } else { ["open", "done"][usize::from(id % 2 == 0)] };
-            let mut entry = entry(id, json!({"status": status, "n": id, "plain": status}).as_object().unwrap().clone());
+            let mut entry = entry(
+                id,
+                json!({"status": status, "n": id, "plain": status, "third": if id % 3 == 0 { "yes" } else { "no" }})
+                    .as_object()
+                    .unwrap()
+                    .clone(),
+            );
             entry.thread_id = format!("t{}", id % 2);
             entry.content_type = if id % 5 == 0 { ContentType::Multimodal } else { ContentType::Text };
             entry.tags = vec![status.to_lowercase()];
@@ -46,7 +52,7 @@ fn filter(key: &str, operator: &str, value: Value, case_sensitive: bool) -> Filt
 
 /// The plan of a search and the rows it finds.
 fn plan(conn: &mut SqliteConnection, filter: &Filter, entries: i64) -> (String, usize) {
-    let selected = select(conn, filter, OWNER, PAGE, &[path("status"), path("n")], entries).unwrap();
+    let selected = select(conn, filter, OWNER, PAGE, &[path("status"), path("n"), path("third")], entries).unwrap();
     (selected.statement.explain(conn).unwrap().join(" | "), selected.row_ids.len())
 }
 
@@ -79,7 +85,7 @@ fn every_operator_that_can_use_the_index_does() {
         for case_sensitive in [false, true] {
             let probes = probes(&filter("status", operator, value.clone(), case_sensitive), OWNER, &[path("status")]);
             let [probe] = &probes[..] else { panic!("{operator} {value} has one probe") };
-            let plan = probe.explain(&mut conn).unwrap().join(" | ");
+            let plan = probe.statement.explain(&mut conn).unwrap().join(" | ");
             let expected = format!("INDEX {INDEX} (owner=? AND <expr>{key}");
             assert!(plan.contains(&expected), "{operator} {value}: {plan}");
         }
@@ -105,6 +111,19 @@ fn one_value_is_read_newest_first_from_its_index() {
     ] {
         let (plan, found) = plan(&mut conn, &filter, 2000);
         assert!(plan.contains(index), "{filter:?}: {plan}");
+        reads_in_order(&plan);
+        assert_eq!(found, 30);
+    }
+}
+
+#[test]
+fn of_two_frequent_values_the_rarer_one_is_read() {
+    let mut conn = store(4000);
+    let both = |first: Filter, second: Filter| Filter { conditions: [first.conditions, second.conditions].concat(), ..Filter::default() };
+    let (frequent, rarer) = (filter("status", "eq", json!("open"), false), filter("third", "eq", json!("yes"), false));
+    for (first, second) in [(frequent.clone(), rarer.clone()), (rarer, frequent)] {
+        let (plan, found) = plan(&mut conn, &both(first, second), 4000);
+        assert!(plan.contains("entries_by_metadata:third"), "{plan}");
         reads_in_order(&plan);
         assert_eq!(found, 30);
     }
@@ -165,7 +184,7 @@ fn fields_that_differ_by_case_have_an_index_each() {
     let mut conn = open(&[path("status"), path("Status"), path("a.b-c")]);
     for field in ["status", "Status", "a.b-c"] {
         let probes = probes(&filter(field, "eq", json!("x"), false), OWNER, &[path(field)]);
-        let plan = probes[0].explain(&mut conn).unwrap().join(" | ");
+        let plan = probes[0].statement.explain(&mut conn).unwrap().join(" | ");
         assert!(plan.contains("(owner=? AND <expr>=?)"), "{plan}");
     }
 }

@@ -168,7 +168,8 @@ fn breaking_any_one_operator_is_noticed() {
             Kind::of(operator).iter().any(|kind| {
                 (0..4).any(|_| {
                     let filter = store.pools.clone().filter(&mut store.random, operator, *kind);
-                    store.expected(&filter) != store.selected(&filter)
+                    // An index that is asked first may answer all of an operator by itself.
+                    store.expected(&filter) != store.selected(&filter) || store.expected(&filter) != store.compiled(&filter)
                 })
             })
         });
