@@ -1,11 +1,10 @@
 //! Deleting entries by criteria.
 
-use context_model::Source;
 use context_store::{DeleteCriteria, Neighbourhood};
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Text};
 
-use crate::entries::parse_source;
+use crate::columns::SourceColumn;
 use crate::failure::Failure;
 use crate::filter::within;
 use crate::images;
@@ -33,7 +32,7 @@ struct Deleted {
     #[diesel(sql_type = Text)]
     thread_id: String,
     #[diesel(sql_type = Text)]
-    source: String,
+    source: SourceColumn,
     #[diesel(sql_type = BigInt)]
     image_count: i64,
     #[diesel(sql_type = BigInt)]
@@ -158,8 +157,7 @@ async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result
     }
     let mut pairs = Vec::new();
     for row in rows {
-        let Deleted { id, thread_id, source, image_count, created_at: _, version, tags } = row;
-        let source: Source = parse_source(&source)?;
+        let Deleted { id, thread_id, source: SourceColumn(source), image_count, created_at: _, version, tags } = row;
         pairs.extend(tags.into_iter().map(|tag| (id, tag)));
         let mut removed = Removed::default();
         removed.add(source, image_count > 0);

@@ -1,24 +1,23 @@
 //! The rows of entries and how they become entries.
 
-use context_model::{ContentType, Error, JsonObject, Reason, Source, Timestamp};
-use context_store::{OwnerId, RowSelection, StoreError, StoredEntry};
-use diesel::QueryableByName;
+use context_model::{ContentType, Error, Reason, Timestamp};
+use context_store::{OwnerId, RowSelection, StoredEntry};
 use diesel::sql_types::{Array, BigInt, Double, Nullable, Text};
+use diesel::{Queryable, QueryableByName};
 
+use crate::columns::{MetadataColumn, SourceColumn};
 use crate::connection::AsyncPgConnection;
-use crate::failure::{Failure, unreadable};
+use crate::failure::Failure;
 use crate::images;
 use crate::sql::{self, Bind, Fragment};
 
 /// An entry's row, without what only conditions need.
-#[derive(Debug, Clone, QueryableByName)]
+#[derive(Debug, QueryableByName)]
 pub(crate) struct EntryRow {
     #[diesel(sql_type = BigInt)]
     pub id: i64,
     #[diesel(sql_type = Text)]
     pub thread_id: String,
-    #[diesel(sql_type = Text)]
-    pub source: String,
     #[diesel(sql_type = BigInt)]
     pub image_count: i64,
     #[diesel(sql_type = BigInt)]
@@ -30,56 +29,21 @@ pub(crate) struct EntryRow {
     #[diesel(sql_type = Array<Text>)]
     pub tags: Vec<String>,
     #[diesel(sql_type = Text)]
-    pub summary: String,
-    #[diesel(sql_type = Text)]
-    pub metadata: String,
+    pub metadata: MetadataColumn,
     #[diesel(sql_type = Text)]
     pub text: String,
 }
 
-impl EntryRow {
-    fn bytes(&self) -> u64 {
-        let tags: usize = self.tags.iter().map(|tag| tag.len() + 3).sum();
-        (self.text.len() + self.metadata.len() + tags + self.summary.len() + self.thread_id.len()) as u64
-    }
-
-    /// The entry, without images.
-    fn into_entry(self) -> Result<StoredEntry, StoreError> {
-        let Self { id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata, text } = self;
-        Ok(StoredEntry {
-            id,
-            thread_id,
-            source: parse_source(&source)?,
-            content_type: ContentType::of(usize::from(image_count > 0)),
-            text,
-            summary,
-            metadata: parse_metadata(&metadata)?,
-            tags,
-            created_at: Timestamp(created_at),
-            updated_at: Timestamp(updated_at),
-            version,
-            images: None,
-        })
-    }
-}
-
-pub(crate) fn parse_source(text: &str) -> Result<Source, StoreError> {
-    [Source::User, Source::Agent].into_iter().find(|source| source.as_str() == text).ok_or_else(|| unreadable("source", None))
-}
-
-pub(crate) fn parse_metadata(json: &str) -> Result<JsonObject, StoreError> {
-    serde_json::from_str(json).map_err(|e| unreadable("metadata", Some(e)))
-}
-
 /// The row with this id.
 pub(crate) async fn find(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64) -> Result<Option<EntryRow>, Failure> {
-    let find = "SELECT id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata::text AS metadata, \
-                text FROM context.entries WHERE owner_id = ? AND id = ?";
+    let find = "SELECT id, thread_id, image_count, version, created_at, updated_at, tags, metadata::text AS metadata, text \
+                FROM context.entries WHERE owner_id = ? AND id = ?";
     let rows = sql::query(conn, Fragment::prepared(find, vec![Bind::text(owner.as_str()), Bind::Int(id)])).await?;
     Ok(rows.into_iter().next())
 }
 
-/// What a page's statement selects of the owner `o` and the entry `e`, which may be missing.
+/// What a page's statement selects of the owner `o` and the entry `e`, which may be missing, behind `matches` and `score`:
+/// with them the columns of [`PageRow`], in order.
 pub(crate) fn page_columns(selection: RowSelection) -> Fragment<'static> {
     let mut columns = Fragment::new(
         "o.revision, e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, \
@@ -92,45 +56,59 @@ pub(crate) fn page_columns(selection: RowSelection) -> Fragment<'static> {
     columns
 }
 
-#[derive(QueryableByName)]
-pub(crate) struct PageRow {
-    #[diesel(sql_type = BigInt)]
-    revision: i64,
-    #[diesel(sql_type = Nullable<BigInt>)]
+/// A row of a page, read by the places of its columns: looking them up by name would cost as much as reading them.
+#[derive(Queryable)]
+struct PageRow {
     matches: Option<i64>,
-    #[diesel(sql_type = Nullable<Double>)]
     score: Option<f64>,
-    #[diesel(sql_type = Nullable<BigInt>)]
+    revision: i64,
     id: Option<i64>,
-    #[diesel(sql_type = Nullable<Text>)]
     thread_id: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
-    source: Option<String>,
-    #[diesel(sql_type = Nullable<BigInt>)]
+    source: Option<SourceColumn>,
     image_count: Option<i64>,
-    #[diesel(sql_type = Nullable<BigInt>)]
     version: Option<i64>,
-    #[diesel(sql_type = Nullable<BigInt>)]
     created_at: Option<i64>,
-    #[diesel(sql_type = Nullable<BigInt>)]
     updated_at: Option<i64>,
-    #[diesel(sql_type = Nullable<Array<Text>>)]
     tags: Option<Vec<String>>,
-    #[diesel(sql_type = Nullable<Text>)]
     summary: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
-    metadata: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<MetadataColumn>,
     text: Option<String>,
+}
+
+type PageColumns = (
+    Nullable<BigInt>,
+    Nullable<Double>,
+    BigInt,
+    Nullable<BigInt>,
+    Nullable<Text>,
+    Nullable<Text>,
+    Nullable<BigInt>,
+    Nullable<BigInt>,
+    Nullable<BigInt>,
+    Nullable<BigInt>,
+    Nullable<Array<Text>>,
+    Nullable<Text>,
+    Nullable<Text>,
+    Nullable<Text>,
+);
+
+/// An entry of a page.
+struct Paged {
+    /// Without images.
+    entry: StoredEntry,
+    score: f64,
+    has_images: bool,
+    /// What it takes in a reply, about.
+    bytes: u64,
 }
 
 impl PageRow {
     /// `None` for the row of a page without entries.
-    fn into_row(self) -> Option<(EntryRow, f64)> {
+    fn into_entry(self) -> Option<Paged> {
         let Self {
-            revision: _,
             matches: _,
             score,
+            revision: _,
             id,
             thread_id,
             source,
@@ -143,20 +121,25 @@ impl PageRow {
             metadata,
             text,
         } = self;
-        let row = EntryRow {
+        let (SourceColumn(source), MetadataColumn { object, bytes }) = (source?, metadata?);
+        let has_images = image_count? > 0;
+        let entry = StoredEntry {
             id: id?,
             thread_id: thread_id?,
-            source: source?,
-            image_count: image_count?,
-            version: version?,
-            created_at: created_at?,
-            updated_at: updated_at?,
-            tags: tags?,
-            summary: summary?,
-            metadata: metadata?,
+            source,
+            content_type: ContentType::of(usize::from(has_images)),
             text: text?,
+            summary: summary?,
+            metadata: object,
+            tags: tags?,
+            created_at: Timestamp(created_at?),
+            updated_at: Timestamp(updated_at?),
+            version: version?,
+            images: None,
         };
-        Some((row, score.unwrap_or_default()))
+        let tags: usize = entry.tags.iter().map(|tag| tag.len() + 3).sum();
+        let bytes = (entry.text.len() + bytes + tags + entry.summary.len() + entry.thread_id.len()) as u64;
+        Some(Paged { entry, score: score.unwrap_or_default(), has_images, bytes })
     }
 }
 
@@ -180,18 +163,18 @@ pub(crate) struct Loaded {
 /// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection; no more than that is read.
 pub(crate) async fn load(conn: &mut AsyncPgConnection, statement: Fragment<'_>, selection: RowSelection) -> Result<Loaded, Failure> {
     let mut loaded = Loaded::default();
-    sql::each(conn, statement, Failure::Database, |row: PageRow| {
+    sql::each_in_order::<PageColumns, PageRow, _>(conn, statement, Failure::Database, |row| {
         loaded.revision = Some(row.revision);
         loaded.matches = row.matches.unwrap_or_default();
-        let Some((row, score)) = row.into_row() else { return Ok(()) };
-        loaded.bytes = loaded.bytes.saturating_add(row.bytes());
+        let Some(Paged { entry, score, has_images, bytes }) = row.into_entry() else { return Ok(()) };
+        loaded.bytes = loaded.bytes.saturating_add(bytes);
         if loaded.bytes > selection.max_bytes && !loaded.entries.is_empty() {
             return Err(too_large(selection));
         }
-        if row.image_count > 0 {
-            loaded.with_images.push(row.id);
+        if has_images {
+            loaded.with_images.push(entry.id);
         }
-        loaded.entries.push((row.into_entry()?, score));
+        loaded.entries.push((entry, score));
         Ok(())
     })
     .await?;

@@ -69,6 +69,9 @@ pub(crate) enum Kind {
 
 /// What an error means, whatever language the server speaks: its SQLSTATE says it, not its text.
 pub(crate) fn kind(error: &DieselError) -> Kind {
+    if matches!(error, DieselError::DeserializationError(source) if source.is::<Unreadable>()) {
+        return Kind::Corrupt;
+    }
     let Some(driver) = driver_error(error) else { return Kind::Internal };
     match driver.as_db_error() {
         Some(said) => kind_of(said.code(), said.parsed_severity()),

@@ -17,6 +17,7 @@
 mod artifacts;
 mod batch;
 mod breaker;
+mod columns;
 mod config;
 mod connection;
 mod delete_entries;

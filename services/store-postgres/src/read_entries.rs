@@ -71,7 +71,7 @@ impl Get {
         macro_rules! get {
             ($text:literal, $ids:literal) => {
                 concat!(
-                    "SELECT o.revision, NULL::bigint AS matches, NULL::float8 AS score, e.id, e.thread_id, e.source, e.image_count, \
+                    "SELECT NULL::bigint AS matches, NULL::float8 AS score, o.revision, e.id, e.thread_id, e.source, e.image_count, \
                      e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text AS metadata, ",
                     $text,
                     " FROM context.owners AS o LEFT JOIN context.entries AS e ON e.owner_id = o.owner_id AND e.id = ",

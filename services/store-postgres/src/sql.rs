@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Instant;
 
 use diesel::QueryResult;
-use diesel::deserialize::QueryableByName;
+use diesel::deserialize::{self, FromSqlRow, QueryableByName};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
@@ -188,17 +188,40 @@ pub(crate) async fn each<Row, E>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
     failed: impl Fn(diesel::result::Error) -> E,
-    mut keep: impl FnMut(Row) -> Result<(), E>,
+    keep: impl FnMut(Row) -> Result<(), E>,
 ) -> Result<(), E>
 where
     Row: QueryableByName<Pg> + Send + 'static,
 {
+    read(conn, fragment, failed, Row::build, keep).await
+}
+
+/// As [`each`], with the columns `Columns` read by their places.
+pub(crate) async fn each_in_order<Columns, Row, E>(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+    failed: impl Fn(diesel::result::Error) -> E,
+    keep: impl FnMut(Row) -> Result<(), E>,
+) -> Result<(), E>
+where
+    Row: FromSqlRow<Columns, Pg>,
+{
+    read(conn, fragment, failed, Row::build_from_row, keep).await
+}
+
+async fn read<Row, E>(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+    failed: impl Fn(diesel::result::Error) -> E,
+    build: impl Fn(&PgRow) -> deserialize::Result<Row>,
+    mut keep: impl FnMut(Row) -> Result<(), E>,
+) -> Result<(), E> {
     learn_types(conn, &fragment).await.map_err(&failed)?;
     let statement = conn.encode(&fragment).map_err(&failed)?;
     let search = (fragment.keep == Keep::WhileUsed).then(|| (statement.sql.clone(), Instant::now()));
     let mut rows = pin!(conn.rows(Encoded { keep: fragment.keep, ..statement }).await.map_err(&failed)?);
     while let Some(row) = rows.try_next().await.map_err(|error| failed(connection::failed(error)))? {
-        keep(Row::build(&PgRow(row)).map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?)?;
+        keep(build(&PgRow(row)).map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?)?;
     }
     if let Some((sql, started)) = search {
         conn.slow_forms().took(&sql, started.elapsed());

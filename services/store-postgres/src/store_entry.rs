@@ -142,7 +142,7 @@ async fn repeats(transaction: &mut Transaction<'_>, last_id: i64, entry: &NewEnt
         return Ok(None);
     }
     if let Some(metadata) = metadata
-        && entries::parse_metadata(&stored.metadata)? != *metadata.as_object()
+        && stored.metadata.object != *metadata.as_object()
     {
         return Ok(None);
     }

@@ -6,7 +6,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::Text;
 
 use crate::batch::Outcomes;
-use crate::entries::{self, EntryRow, parse_metadata};
+use crate::entries::{self, EntryRow};
 use crate::failure::Failure;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language};
@@ -77,7 +77,7 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
     let Prepared { update, document } = prepared;
     let EntryUpdate { id, text, metadata, tags: new_tags, images: new_images, expected_version } = update;
     let (id, owner) = (*id, transaction.owner);
-    let Some(stored) = entries::find(transaction.conn, owner, id).await? else { return Err(Error::context_not_found(id).into()) };
+    let Some(mut stored) = entries::find(transaction.conn, owner, id).await? else { return Err(Error::context_not_found(id).into()) };
     if transaction.thread(&stored.thread_id).is_none() {
         // It was stored after the threads were looked up: nobody can have known its id.
         return Err(Error::context_not_found(id).into());
@@ -90,7 +90,7 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
     let metadata = match metadata {
         None => None,
         Some(MetadataChange::Replace(metadata)) => Some(metadata.clone()),
-        Some(MetadataChange::Patch(patch)) => Some(Metadata::from_stored(parse_metadata(&stored.metadata)?).patched(patch)?),
+        Some(MetadataChange::Patch(patch)) => Some(Metadata::from_stored(std::mem::take(&mut stored.metadata.object)).patched(patch)?),
     };
 
     let version = stored.version + 1;

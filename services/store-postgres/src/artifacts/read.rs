@@ -10,8 +10,8 @@ use context_store::{
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Text};
 
+use crate::columns::MetadataColumn;
 use crate::connection::AsyncPgConnection;
-use crate::entries::parse_metadata;
 use crate::failure::{Failure, unreadable};
 use crate::read::{Reading, begin, commit, revision};
 use crate::sql::{self, Bind, Fragment};
@@ -30,32 +30,32 @@ pub(crate) struct VersionRow {
     #[diesel(sql_type = Text)]
     pub title: String,
     #[diesel(sql_type = Text)]
-    pub metadata: String,
+    pub metadata: MetadataColumn,
     #[diesel(sql_type = Text)]
     pub content: String,
 }
 
 impl VersionRow {
     /// What the version holds.
-    pub fn state(&self) -> Result<ArtifactState, Failure> {
-        Ok(ArtifactState {
+    pub fn state(&self) -> ArtifactState {
+        ArtifactState {
             title: self.title.clone(),
             title_given: self.title_given,
             content: self.content.clone(),
-            metadata: parse_metadata(&self.metadata)?,
-        })
+            metadata: self.metadata.object.clone(),
+        }
     }
 
     /// The artifact, with this version as its current one.
-    pub fn into_artifact(self, id: ArtifactId) -> Result<StoredArtifact, StoreError> {
+    pub fn into_artifact(self, id: ArtifactId) -> StoredArtifact {
         let Self { created_at, version, at, title_given: _, title, metadata, content } = self;
-        let metadata = parse_metadata(&metadata)?;
-        Ok(StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version })
+        let metadata = metadata.object;
+        StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version }
     }
 
-    fn into_version(self) -> Result<StoredVersion, StoreError> {
+    fn into_version(self) -> StoredVersion {
         let Self { created_at: _, version, at, title_given: _, title, metadata, content } = self;
-        Ok(StoredVersion { version, title, content, metadata: parse_metadata(&metadata)?, at: Timestamp(at) })
+        StoredVersion { version, title, content, metadata: metadata.object, at: Timestamp(at) }
     }
 }
 
@@ -111,7 +111,7 @@ impl Reading for Get {
         let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
         let row = version(conn, owner, &self.id, self.version).await?;
         commit(conn).await?;
-        let value = row.map(|row| row.into_artifact(self.id)).transpose()?;
+        let value = row.map(|row| row.into_artifact(self.id));
         Ok(Some((revision, AtRevision { value, revision })))
     }
 }
@@ -194,7 +194,7 @@ impl Reading for Versions {
                 let mut versions = Vec::with_capacity(self.numbers.len());
                 for number in &self.numbers {
                     let row = version(conn, owner, &self.id, *number).await?;
-                    versions.push(row.map(VersionRow::into_version).transpose()?);
+                    versions.push(row.map(VersionRow::into_version));
                 }
                 VersionLookup::Artifact { current_version, versions }
             }
@@ -222,7 +222,7 @@ struct ListRow {
     #[diesel(sql_type = Text)]
     title: String,
     #[diesel(sql_type = Text)]
-    metadata: String,
+    metadata: MetadataColumn,
     #[diesel(sql_type = Text)]
     preview: String,
 }
@@ -247,14 +247,14 @@ impl Reading for List {
         let count = "SELECT count(*) AS total FROM context.artifacts WHERE owner_id = ?";
         let count: Vec<Count> = sql::query(conn, Fragment::prepared(count, vec![Bind::text(owner.as_str())])).await?;
         commit(conn).await?;
-        let bytes: usize = rows.iter().map(|row| row.metadata.len()).sum();
+        let bytes: usize = rows.iter().map(|row| row.metadata.bytes).sum();
         if rows.len() > 1 && bytes as u64 > self.page.max_bytes {
             let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
             return Err(Error::new(Reason::ResultTooLarge, sentence).into());
         }
         let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview }| {
             let id = ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
-            let metadata = parse_metadata(&metadata)?;
+            let metadata = metadata.object;
             Ok(ListedArtifact { id, title, preview, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at) })
         });
         let artifacts = artifacts.collect::<Result<_, StoreError>>()?;

@@ -69,7 +69,7 @@ impl Writing for Update {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Outcome, Failure> {
         let Self(update) = self;
         let current = current(transaction, &update.id, update.expected_version).await?;
-        let before = current.state()?;
+        let before = current.state();
         let after = before.updated(update)?;
         let changes = after.changes_from(&before);
         if changes.is_empty() {
@@ -103,8 +103,8 @@ impl Writing for Restore {
         let Some(wanted) = read::version(transaction.conn, transaction.owner, id, Some(*version)).await? else {
             return Err(Error::artifact_version_not_restorable(id, *version).into());
         };
-        let state = wanted.state()?;
-        let changes = state.changes_from(&current.state()?);
+        let state = wanted.state();
+        let changes = state.changes_from(&current.state());
         next_version(transaction, *id, &current, state, &changes, Operation::Restore).await
     }
 }

@@ -8,8 +8,7 @@ use context_store::OwnerId;
 use context_store::transfer::{Cell, Column, Head, Kind, Row, Table, thread_parts};
 
 use super::vectors;
-use crate::entries::parse_metadata;
-use crate::failure::Failure;
+use crate::failure::{Failure, unreadable};
 use crate::filter::folded_json;
 use crate::fts::{Document, Language, Words};
 use crate::keys;
@@ -120,7 +119,8 @@ async fn entries(
 ) -> Result<(), Failure> {
     let (mut folded, mut words, mut cut) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
-        folded.push(Cow::Owned(folded_json(&parse_metadata(row.text(table, "metadata"))?)));
+        let metadata = serde_json::from_str(row.text(table, "metadata")).map_err(|error| unreadable("metadata", Some(error)))?;
+        folded.push(Cow::Owned(folded_json(&metadata)));
         let document = Document::new(row.text(table, "text"), language);
         cut.push(i64::from(document.cut));
         words.push(Cow::Owned(match document.words {

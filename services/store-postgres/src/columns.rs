@@ -1,0 +1,40 @@
+//! Columns of text that mean something else, read where the driver holds them: no copy of the text is made.
+
+use context_model::{JsonObject, Source};
+use context_store::BoxError;
+use diesel::deserialize::{self, FromSql, FromSqlRow};
+use diesel::pg::{Pg, PgValue};
+use diesel::sql_types::Text;
+
+use crate::failure::Unreadable;
+
+/// A `source` column.
+#[derive(Debug, Clone, Copy, FromSqlRow)]
+pub(crate) struct SourceColumn(pub Source);
+
+impl FromSql<Text, Pg> for SourceColumn {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        let known = [Source::User, Source::Agent].into_iter().find(|source| source.as_str().as_bytes() == value.as_bytes());
+        known.map(Self).ok_or_else(|| unreadable("source", None))
+    }
+}
+
+/// A `metadata` column, as text.
+#[derive(Debug, FromSqlRow)]
+pub(crate) struct MetadataColumn {
+    pub object: JsonObject,
+    /// The bytes of its text.
+    pub bytes: usize,
+}
+
+impl FromSql<Text, Pg> for MetadataColumn {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        let json = value.as_bytes();
+        let object = serde_json::from_slice(json).map_err(|error| unreadable("metadata", Some(error)))?;
+        Ok(Self { object, bytes: json.len() })
+    }
+}
+
+fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> BoxError {
+    Unreadable { what, source }.into()
+}
