@@ -31,6 +31,10 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::service::Service;
 
+/// That of the service, so that both sides of a comparison have it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Any failure; a benchmark ends at the first.
 type Error = Box<dyn std::error::Error + Send + Sync>;
 /// What most functions here give.

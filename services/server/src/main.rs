@@ -12,6 +12,10 @@ use context_service::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
+/// Replies are many small strings.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Threads that serve requests. The database has threads of its own, so that more would wait for work.
 const MAX_WORKERS: usize = 4;
 
