@@ -95,8 +95,8 @@ pub(crate) async fn embed(ready: &Arc<Ready>, texts: Vec<Option<String>>, max_ch
     let of_text = |parts: Option<Vec<Part>>| match parts {
         None => Embedding::Later,
         Some(parts) => {
-            let chunks = parts.iter().zip(&mut vectors).map(|(part, vector)| EmbeddedChunk { start: part.start, end: part.end, vector });
-            Embedding::Now(Embedded { model: ready.model.clone(), chunks: chunks.collect() })
+            let chunk = |(part, vector): (&Part, Vec<f32>)| EmbeddedChunk { start: part.start, end: part.end, vector, tokens: None };
+            Embedding::Now(Embedded { model: ready.model.clone(), chunks: parts.iter().zip(&mut vectors).map(chunk).collect() })
         }
     };
     Ok(parts.into_iter().map(of_text).collect())

@@ -104,8 +104,13 @@ mod tests {
 
     fn ranking(words: &[i64], meaning: &[i64]) -> Ranking {
         let words = words.iter().enumerate().map(|(place, id)| RankedByWords { id: *id, score: 10.0 / (1.0 + place as f64) });
-        let meaning =
-            meaning.iter().enumerate().map(|(place, id)| RankedByMeaning { id: *id, distance: place as f64 / 1000.0, start: 0, end: 1 });
+        let meaning = meaning.iter().enumerate().map(|(place, id)| RankedByMeaning {
+            id: *id,
+            distance: place as f64 / 1000.0,
+            position: 0,
+            start: 0,
+            end: 1,
+        });
         Ranking { fts: words.collect(), semantic: meaning.collect(), ..Ranking::default() }
     }
 

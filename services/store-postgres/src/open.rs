@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/postgres/2026-11-21-000004_vectors/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000005_neighbours/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000006_summaries/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-21-000007_chunk_tokens/up.sql"),
 ];
 
 /// The version of this program's schema.

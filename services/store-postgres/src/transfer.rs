@@ -28,6 +28,8 @@ struct Link {
     shown: String,
     /// Whether it keeps vectors.
     has_vectors: bool,
+    /// Whether it keeps those of tokens.
+    has_tokens: bool,
 }
 
 impl Link {
@@ -36,13 +38,18 @@ impl Link {
         let shown = format!("postgresql://{shown}");
         let patience = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
         conn.batch_execute(patience).await.map_err(Self::failed(&shown))?;
-        let has_vectors = vectors::are_there(&mut conn).await.map_err(Self::failed(&shown))?;
-        Ok(Self { conn, shown, has_vectors })
+        let has_vectors = vectors::are_there(&mut conn, "context.chunks").await.map_err(Self::failed(&shown))?;
+        let has_tokens = vectors::are_there(&mut conn, "context.chunk_tokens").await.map_err(Self::failed(&shown))?;
+        Ok(Self { conn, shown, has_vectors, has_tokens })
     }
 
     /// What the database can hold of what is moved.
     fn holds(&self, table: &Table) -> bool {
-        table.name != "chunks" || self.has_vectors
+        match table.name {
+            "chunks" => self.has_vectors,
+            "chunk_tokens" => self.has_tokens,
+            _ => true,
+        }
     }
 
     /// Names the database in an error.

@@ -1,4 +1,5 @@
-//! Vectors: `chunks` holds them, in the transaction that writes the entry.
+//! Vectors: `chunks` holds them, in the transaction that writes the entry. `chunk_tokens` holds those of their tokens, where
+//! they are kept.
 //!
 //! A set of many vectors has an HNSW index over their halfvec form, made beside the running writes. A search goes
 //! through it, and measures what it finds with the vectors themselves; where a filter leaves few entries it measures
@@ -12,6 +13,7 @@ mod search;
 mod sight;
 mod store;
 mod tables;
+mod tokens;
 mod types;
 mod use_model;
 mod write;

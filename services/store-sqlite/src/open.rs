@@ -24,7 +24,7 @@ use crate::schema::meta;
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/sqlite");
 
 /// The `user_version` that the newest migration leaves.
-pub(crate) const SCHEMA_VERSION: i64 = 5;
+pub(crate) const SCHEMA_VERSION: i64 = 6;
 
 /// Why a database was not opened. Each message is a sentence for whoever started the service, and names the file.
 #[derive(Debug, thiserror::Error)]

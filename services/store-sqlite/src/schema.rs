@@ -193,6 +193,16 @@ diesel::table! {
 }
 
 diesel::table! {
+    chunk_tokens (owner, row_id, set_id, position) {
+        owner -> BigInt,
+        row_id -> BigInt,
+        set_id -> BigInt,
+        position -> BigInt,
+        tokens -> Binary,
+    }
+}
+
+diesel::table! {
     vectors (chunk_id) {
         chunk_id -> BigInt,
         vector -> Binary,

@@ -1,4 +1,5 @@
-//! Vectors: `chunks` and `vectors` hold them, and an index in memory finds those worth reading.
+//! Vectors: `chunks` and `vectors` hold them, and an index in memory finds those worth reading. `chunk_tokens` holds those
+//! of their tokens, where they are kept.
 //!
 //! The index is derived: a start loads it from the codes in `chunks`, and every commit that changes chunks changes it
 //! before anybody hears of the commit. A search may see the two in different states; the database's counts: an entry whose
@@ -11,6 +12,7 @@ mod pending;
 mod search;
 mod set;
 mod store;
+mod tokens;
 mod use_model;
 mod write;
 

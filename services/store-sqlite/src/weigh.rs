@@ -39,7 +39,7 @@ pub(crate) fn embedding(embedding: &Embedding) -> usize {
 }
 
 pub(crate) fn embedded(embedded: &Embedded) -> usize {
-    embedded.chunks.iter().map(|chunk| OVERHEAD + size_of_val(&*chunk.vector)).sum()
+    embedded.chunks.iter().map(|chunk| OVERHEAD + size_of_val(&*chunk.vector) + chunk.tokens.as_ref().map_or(0, Vec::len)).sum()
 }
 
 pub(crate) fn criteria(criteria: &DeleteCriteria) -> usize {

@@ -92,7 +92,9 @@ macro_rules! conformance_tests {
                 entries_wait_for_their_vectors_and_take_them_once, both_rankings_show_one_state,
                 an_entry_that_is_updated_all_the_time_is_found_all_the_time, the_vectors_of_a_batch_are_those_of_its_last_texts,
                 a_move_gathers_beside_what_is_in_use_and_changes_at_once,
-                a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew, a_move_may_leave_some_entries_waiting;
+                a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew, a_move_may_leave_some_entries_waiting,
+                tokens_come_and_go_with_their_chunks, tokens_belong_to_an_owner_and_a_model,
+                late_vectors_and_those_of_a_move_bring_their_tokens;
             summaries: long_texts_wait_for_their_summaries, a_summary_joins_its_entry, an_updated_text_loses_its_summary;
             idempotency: a_repeated_request_gets_the_first_outcome, another_request_with_the_key_is_refused,
                 a_failed_request_records_nothing, keys_belong_to_an_owner, keys_expire_after_a_day,

@@ -31,8 +31,8 @@ pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, Search
 pub use record::{Once, Record, Recorded, RecordedItem};
 pub use summaries::{LateSummary, SummaryStore, Unsummarized, UnsummarizedPage};
 pub use vectors::{
-    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place, RankSearch, RankedByMeaning,
-    RankedByWords, Ranking, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
+    ChunkPlace, ChunkTokens, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place,
+    RankSearch, RankedByMeaning, RankedByWords, Ranking, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
 };
 pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
 

@@ -24,6 +24,8 @@ pub struct EmbeddedChunk {
     pub end: u32,
     /// Its vector, of length 1.
     pub vector: Vec<f32>,
+    /// The vectors of its tokens, in a form that is the engine's own; `None` when they are not to be kept.
+    pub tokens: Option<Vec<u8>>,
 }
 
 /// An entry's vectors.
@@ -172,10 +174,30 @@ pub struct RankedByMeaning {
     pub id: i64,
     /// The L2 distance of its nearest chunk; lower is better.
     pub distance: f64,
-    /// Where that chunk begins in the text, in characters.
+    /// The place of that chunk among the entry's, from 0.
+    pub position: u32,
+    /// Where it begins in the text, in characters.
     pub start: u32,
     /// Where it ends.
     pub end: u32,
+}
+
+/// A chunk of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ChunkPlace {
+    /// The entry.
+    pub id: i64,
+    /// The chunk's place among the entry's, from 0.
+    pub position: u32,
+}
+
+/// What is kept of a chunk's tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChunkTokens {
+    /// The chunk.
+    pub place: ChunkPlace,
+    /// The vectors of its tokens, as they were given.
+    pub tokens: Vec<u8>,
 }
 
 /// The rankings of one state of the database, each best first: score or distance, then id descending.
@@ -234,6 +256,13 @@ pub trait VectorStore: Send + Sync {
     /// # Errors
     /// [`StoreError`](crate::StoreError); `FEATURE_UNAVAILABLE` for a search with a model whose vectors are not kept.
     async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking>;
+
+    /// The vectors of these chunks' tokens, made by this model. Chunks without any are left out. They are much to read, so
+    /// nothing else reads them.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn tokens(&self, owner: &OwnerId, model: &EmbeddingModel, chunks: Vec<ChunkPlace>) -> Result<Vec<ChunkTokens>>;
 
     /// Begins to gather vectors of this model beside those in use, or goes on with it. Gathering for yet another model
     /// ends. [`unembedded`](Self::unembedded) and [`add_embeddings`](Self::add_embeddings) do the work.

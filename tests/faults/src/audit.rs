@@ -73,6 +73,10 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT * FROM (SELECT chunk_id FROM chunks EXCEPT SELECT chunk_id FROM vectors) \
          UNION ALL SELECT * FROM (SELECT chunk_id FROM vectors EXCEPT SELECT chunk_id FROM chunks)",
     ),
+    (
+        "vectors of tokens have their chunk",
+        "SELECT owner, row_id, set_id, position FROM chunk_tokens EXCEPT SELECT owner, row_id, set_id, position FROM chunks",
+    ),
     ("a chunk is of a known set", "SELECT set_id FROM chunks EXCEPT SELECT set_id FROM embedding_sets"),
     (
         "an entry has all chunks of its text or none",

@@ -57,6 +57,11 @@ fn is_vector(table: &Table, column: &Column) -> bool {
     table.name == "chunks" && column.kind == Kind::Bytes
 }
 
+/// Whether its rows belong to a set of vectors, of which the one in use is moved.
+fn is_of_a_set(table: &Table) -> bool {
+    matches!(table.name, "chunks" | "chunk_tokens")
+}
+
 /// A column as it is selected.
 fn expression(table: &Table, column: &Column) -> String {
     let name = column.name;
@@ -125,7 +130,7 @@ pub(super) async fn count(conn: &mut AsyncPgConnection, table: &Table) -> Result
         rows: i64,
     }
     let mut count = Fragment::new(format!("SELECT count(*) AS rows FROM context.{}", table.name));
-    if table.name == "chunks" {
+    if is_of_a_set(table) {
         count.push(" WHERE set_id = ").bind(Bind::Int(vectors::set(conn).await?));
     }
     let rows: Vec<Count> = sql::query(conn, count).await?;
@@ -156,7 +161,7 @@ pub(super) async fn rows(
     } else {
         select.push(&format!("context.{} WHERE owner_id = ", table.name)).bind(Bind::text(owner.as_str()));
     }
-    if table.name == "chunks" {
+    if is_of_a_set(table) {
         select.push(" AND set_id = ").bind(Bind::Int(vectors::set(conn).await?));
     }
     if !after.is_empty() {

@@ -13,15 +13,15 @@ use crate::vectors::{VectorRef, current_set};
 /// Bytes before the floats: their number, and a zero.
 const HEADER: usize = 4;
 
-/// Whether the database keeps vectors: without pgvector there is no table for them.
-pub(super) async fn are_there(conn: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
+/// Whether the database has this table of vectors: without pgvector there is none.
+pub(super) async fn are_there(conn: &mut AsyncPgConnection, table: &'static str) -> diesel::QueryResult<bool> {
     #[derive(QueryableByName)]
     struct There {
         #[diesel(sql_type = BigInt)]
         there: i64,
     }
-    let there = "SELECT (to_regclass('context.chunks') IS NOT NULL)::int::bigint AS there";
-    let rows: Vec<There> = sql::query(conn, Fragment::prepared(there, Vec::new())).await?;
+    let there = "SELECT (to_regclass(?) IS NOT NULL)::int::bigint AS there";
+    let rows: Vec<There> = sql::query(conn, Fragment::prepared(there, vec![Bind::text(table)])).await?;
     Ok(rows.first().is_some_and(|row| row.there == 1))
 }
 
@@ -61,6 +61,22 @@ pub(super) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, table: 
         Bind::Vectors(vectors.iter().map(|vector| VectorRef(vector)).collect()),
     ];
     sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
+}
+
+/// Writes rows of `chunk_tokens`, as they are.
+pub(super) async fn write_tokens(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), Failure> {
+    let ints = |column: &'static str| Bind::ints(rows.iter().map(|row| row.int(table, column)));
+    let insert = "INSERT INTO context.chunk_tokens (owner_id, id, set_id, position, tokens) \
+                  SELECT ?, t.id, ?, t.position, t.tokens FROM unnest(?, ?, ?) AS t(id, position, tokens)";
+    let set = Bind::Int(set(conn).await?);
+    let tokens = Bind::ByteStrings(rows.iter().map(|row| row.bytes(table, "tokens")).collect());
+    sql::execute(conn, Fragment::prepared(insert, vec![Bind::text(owner.as_str()), set, ints("id"), ints("position"), tokens])).await?;
     Ok(())
 }
 

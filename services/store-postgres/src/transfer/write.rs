@@ -27,6 +27,7 @@ pub(super) async fn rows(
     match table.name {
         "entries" => entries(conn, owner, table, rows, language).await,
         "chunks" => vectors::write(conn, owner, table, rows).await,
+        "chunk_tokens" => vectors::write_tokens(conn, owner, table, rows).await,
         "artifact_versions" => {
             insert(conn, owner, table, rows, Vec::new()).await?;
             artifact_texts(conn, owner, table, rows).await

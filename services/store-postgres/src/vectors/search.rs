@@ -65,6 +65,8 @@ struct Row {
     #[diesel(sql_type = Double)]
     distance: f64,
     #[diesel(sql_type = BigInt)]
+    position: i64,
+    #[diesel(sql_type = BigInt)]
     start_char: i64,
     #[diesel(sql_type = BigInt)]
     end_char: i64,
@@ -119,9 +121,12 @@ impl Search<'_> {
     /// All vectors of the entries that satisfy the filter. No index knows this order, so that the planner goes through the
     /// filter.
     async fn measured(&self, conn: &mut AsyncPgConnection) -> Result<Found, Failure> {
-        let mut select =
-            Fragment::new("SELECT n.id, n.distance, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ");
-        select.bind(Bind::Vector(VectorRef(self.vector))).push(" AS distance, c.start_char, c.end_char FROM context.chunks AS c ");
+        let mut select = Fragment::new(
+            "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ",
+        );
+        select
+            .bind(Bind::Vector(VectorRef(self.vector)))
+            .push(" AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c ");
         select.append(self.condition()).push(" ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ");
         select.bind(Bind::Int(i64::from(self.depth)));
         let mut notes = Vec::new();
@@ -179,7 +184,7 @@ impl Search<'_> {
         let mut select = Fragment::new("SELECT near.id, near.embedding <-> ");
         select
             .bind(vector())
-            .push(" AS distance, near.start_char, near.end_char FROM (SELECT c.id, c.embedding, c.start_char, c.end_char ");
+            .push(" AS distance, near.position, near.start_char, near.end_char FROM (SELECT c.id, c.embedding, c.position, c.start_char, c.end_char ");
         select.push("FROM context.chunks AS c ").append(self.condition());
         let order = index::expression(self.set.dimensions);
         select.push(&format!(" ORDER BY c.{order} <-> ")).bind(vector()).push(&format!("::halfvec({}) LIMIT ", self.set.dimensions));
@@ -191,8 +196,8 @@ impl Search<'_> {
     fn best(&self, rows: Vec<Row>) -> Vec<RankedByMeaning> {
         let place = |at: i64| u32::try_from(at).unwrap_or(0);
         let mut of_entry: HashMap<i64, RankedByMeaning> = HashMap::with_capacity(rows.len());
-        for Row { id, distance, start_char, end_char } in rows {
-            let found = RankedByMeaning { id, distance, start: place(start_char), end: place(end_char) };
+        for Row { id, distance, position, start_char, end_char } in rows {
+            let found = RankedByMeaning { id, distance, position: place(position), start: place(start_char), end: place(end_char) };
             let best = of_entry.entry(id).or_insert(found);
             if distance < best.distance {
                 *best = found;

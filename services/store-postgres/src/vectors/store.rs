@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet, Timestamp};
 use context_store::{
-    EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once, OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError,
-    UnembeddedPage, VectorStore, WriteOptions,
+    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once, OwnerId, Place, RankSearch, Ranking, Read,
+    Result, StoreError, UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
@@ -15,6 +15,7 @@ use super::index::{self, Kept};
 use super::moving::{Begin, Finish, Sweep};
 use super::pending::{Add, Claim, of_place};
 use super::rank::Rank;
+use super::tokens::Tokens;
 use super::use_model::UseModel;
 use super::{sight, use_model};
 use crate::connection::AsyncPgConnection;
@@ -83,6 +84,13 @@ impl VectorStore for PostgresStore {
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
         self.aside(owner, Add(embeddings)).await
+    }
+
+    async fn tokens(&self, owner: &OwnerId, model: &EmbeddingModel, chunks: Vec<ChunkPlace>) -> Result<Vec<ChunkTokens>> {
+        if !self.inner.vectors.are_there() {
+            return Ok(Vec::new());
+        }
+        self.read(owner, Read::default(), Tokens { model: model.clone(), chunks }).await
     }
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {

@@ -10,6 +10,7 @@ use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Fragment};
 
 const CHUNKS: &str = include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/chunks.sql");
+const CHUNK_TOKENS: &str = include_str!("../../../../migrations/postgres/2026-11-21-000007_chunk_tokens/chunk_tokens.sql");
 
 /// Since this version a filtered search goes on until it has enough.
 const LEAST_PGVECTOR: (u32, u32) = (0, 8);
@@ -45,7 +46,7 @@ fn holder() -> String {
     format!("{}-{since:x}-{place:x}", std::process::id())
 }
 
-/// Makes the table of vectors, unless it is there or cannot be. To be called inside a transaction that keeps others from
+/// Makes the tables of vectors, unless they are there or cannot be. To be called inside a transaction that keeps others from
 /// doing the same.
 ///
 /// # Errors
@@ -56,16 +57,19 @@ pub(crate) async fn make(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Re
         #[diesel(sql_type = Bool)]
         made: bool,
         #[diesel(sql_type = Bool)]
+        with_tokens: bool,
+        #[diesel(sql_type = Bool)]
         visible: bool,
         #[diesel(sql_type = Nullable<Text>)]
         version: Option<String>,
     }
-    let state = "SELECT to_regclass('context.chunks') IS NOT NULL AS made, to_regtype('vector') IS NOT NULL AS visible, \
+    let state = "SELECT to_regclass('context.chunks') IS NOT NULL AS made, to_regclass('context.chunk_tokens') IS NOT NULL AS with_tokens, \
+                 to_regtype('vector') IS NOT NULL AS visible, \
                  (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector') AS version";
     let Some(state) = sql::query::<State>(conn, Fragment::prepared(state, Vec::new())).await?.pop() else {
         return Err(diesel::result::Error::NotFound);
     };
-    let State { made, visible, version } = state;
+    let State { made, with_tokens, visible, version } = state;
     let Some(version) = version else {
         return Ok(Err(
             "the database has no pgvector; let a superuser run CREATE EXTENSION vector in it (Supabase: Database, Extensions, \
@@ -83,6 +87,9 @@ pub(crate) async fn make(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Re
     }
     if !made {
         conn.batch_execute(CHUNKS).await?;
+    }
+    if !with_tokens {
+        conn.batch_execute(CHUNK_TOKENS).await?;
     }
     Ok(Ok(()))
 }

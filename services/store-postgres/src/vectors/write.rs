@@ -11,6 +11,8 @@ use crate::sql::{self, Bind, Fragment};
 
 /// Chunks written with one statement.
 const CHUNKS_AT_ONCE: usize = 1_000;
+/// The same where the vectors of tokens come with them: some tens of kilobytes each.
+const CHUNKS_WITH_TOKENS_AT_ONCE: usize = 100;
 
 /// What a transaction does to vectors, done together at its end.
 #[derive(Debug, Default)]
@@ -67,7 +69,8 @@ impl<'v> ToEmbed<'v> {
             }
         }
         for (model, rows) in of_model {
-            for rows in rows.chunks(CHUNKS_AT_ONCE) {
+            let with_tokens = rows.iter().any(|row| row.chunk.tokens.is_some());
+            for rows in rows.chunks(if with_tokens { CHUNKS_WITH_TOKENS_AT_ONCE } else { CHUNKS_AT_ONCE }) {
                 insert(conn, owner, model, rows).await?;
             }
         }
@@ -90,11 +93,24 @@ fn fits(embedded: &Embedded) -> bool {
 
 /// Inserts chunks when the database keeps vectors of the model; otherwise the entries wait for others.
 async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, model: &EmbeddingModel, rows: &[Row<'_>]) -> Result<(), Failure> {
-    let insert = "INSERT INTO context.chunks (owner_id, id, set_id, position, start_char, end_char, embedding) \
-                  SELECT ?, c.id, s.set_id, c.position, c.start_char, c.end_char, c.embedding \
-                  FROM context.embedding_sets AS s CROSS JOIN unnest(?, ?, ?, ?, ?) AS c(id, position, start_char, end_char, embedding) \
-                  WHERE s.model = ? AND s.dimensions = ?";
-    let binds = vec![
+    macro_rules! insert {
+        () => {
+            "INSERT INTO context.chunks (owner_id, id, set_id, position, start_char, end_char, embedding) \
+             SELECT ?, c.id, s.set_id, c.position, c.start_char, c.end_char, c.embedding \
+             FROM context.embedding_sets AS s CROSS JOIN unnest(?, ?, ?, ?, ?) AS c(id, position, start_char, end_char, embedding) \
+             WHERE s.model = ? AND s.dimensions = ?"
+        };
+    }
+    // One statement, so that both are of the same set or not stored at all.
+    const WITH_TOKENS: &str = concat!(
+        "WITH stored AS (",
+        insert!(),
+        " RETURNING owner_id, id, set_id, position) \
+         INSERT INTO context.chunk_tokens (owner_id, id, set_id, position, tokens) \
+         SELECT k.owner_id, k.id, k.set_id, k.position, t.tokens FROM stored AS k \
+         JOIN unnest(?, ?, ?) AS t(id, position, tokens) ON t.id = k.id AND t.position = k.position"
+    );
+    let mut binds = vec![
         Bind::text(owner.as_str()),
         Bind::ints(rows.iter().map(|row| row.id)),
         Bind::ints(rows.iter().map(|row| row.position)),
@@ -104,6 +120,16 @@ async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, model: &Embedding
         Bind::text(&model.identity),
         Bind::Int(i64::from(model.dimensions)),
     ];
-    sql::send(conn, Fragment::prepared(insert, binds)).await?;
+    let tokens: Vec<(&Row<'_>, &[u8])> = rows.iter().filter_map(|row| Some((row, row.chunk.tokens.as_deref()?))).collect();
+    if tokens.is_empty() {
+        sql::send(conn, Fragment::prepared(insert!(), binds)).await?;
+        return Ok(());
+    }
+    binds.extend([
+        Bind::ints(tokens.iter().map(|(row, _)| row.id)),
+        Bind::ints(tokens.iter().map(|(row, _)| row.position)),
+        Bind::ByteStrings(tokens.iter().map(|(_, tokens)| *tokens).collect()),
+    ]);
+    sql::send(conn, Fragment::prepared(WITH_TOKENS, binds)).await?;
     Ok(())
 }

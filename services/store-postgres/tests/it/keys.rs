@@ -104,7 +104,19 @@ async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
     let owners: Vec<_> = keys.list_owners().await.expect("read").into_iter().map(|summary| (summary.owner, summary.contexts)).collect();
     assert_eq!(owners, [(other, 1)]);
     let client = database.connect().await;
-    for table in ["entries", "threads", "changes", "api_keys", "entry_tags", "images", "denials", "idempotency", "artifacts"] {
+    for table in [
+        "entries",
+        "threads",
+        "changes",
+        "api_keys",
+        "entry_tags",
+        "images",
+        "denials",
+        "idempotency",
+        "artifacts",
+        "chunks",
+        "chunk_tokens",
+    ] {
         let left = format!("SELECT count(*) FROM context.{table} WHERE owner_id = 'one'");
         assert_eq!(client.query_one(&left, &[]).await.expect("counted").get::<_, i64>(0), 0, "{table}");
     }

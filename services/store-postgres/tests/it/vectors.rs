@@ -207,7 +207,7 @@ async fn an_index_that_was_interrupted_is_made_again() {
 fn embedding(axis: usize) -> Embedded {
     let mut vector = vec![0.0; DIMENSIONS];
     vector[axis] = 1.0;
-    Embedded { model: model(), chunks: vec![EmbeddedChunk { start: 0, end: 1, vector }] }
+    Embedded { model: model(), chunks: vec![EmbeddedChunk { start: 0, end: 1, vector, tokens: Some(vec![1]) }] }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,4 +283,31 @@ async fn without_pgvector_everything_else_works_until_it_comes() {
     assert_eq!(store.embedded_entries(&OwnerId::default(), &model()).await.expect("counted"), 1);
     store.close().await;
     client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("gone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn vectors_of_tokens_go_with_chunks_that_a_service_of_the_version_before_deletes() {
+    let Some(database) = database().await else { return };
+    let store = store(&database).await;
+    assert_eq!(store.use_model(&model()).await.expect("the model is taken"), ModelUse::Ready);
+    let mut random = Random(5);
+    let embedding = |vector: &Vec<f32>| {
+        let chunk = EmbeddedChunk { start: 0, end: 1, vector: vector.clone(), tokens: Some(vec![1; 5_000]) };
+        Embedding::Now(Embedded { model: model(), chunks: vec![chunk] })
+    };
+    // More than go with one statement, and one without.
+    let mut embeddings: Vec<Embedding> = clustered(249, &mut random).iter().map(embedding).collect();
+    embeddings.push(Embedding::Later);
+    let entries = (0..250).map(|n| entry(&format!("text {n}"))).collect();
+    store.store_contexts(&OwnerId::default(), entries, true, options(embeddings)).await.expect("stored");
+    let client = database.connect().await;
+    let stored = async || {
+        let count = "SELECT count(*) FROM context.chunk_tokens";
+        client.query_one(count, &[]).await.expect("counted").get::<_, i64>(0)
+    };
+    assert_eq!(stored().await, 249);
+    client.execute("DELETE FROM context.chunks WHERE owner_id = 'default' AND id <= 100", &[]).await.expect("deleted");
+    assert_eq!(stored().await, 149);
+    let uncompressed = "SELECT bool_and(pg_column_size(tokens) = 5000) FROM context.chunk_tokens";
+    assert!(client.query_one(uncompressed, &[]).await.expect("asked").get::<_, bool>(0), "no time is lost with compressing");
 }

@@ -48,11 +48,16 @@ impl Loaded {
 
 /// Whether an entry's id is kept as a row id in this column.
 pub(super) fn is_row_id(table: &Table, column: &Column) -> bool {
-    matches!(table.name, "entries" | "images" | "chunks") && column.name == "id"
+    matches!(table.name, "entries" | "images" | "chunks" | "chunk_tokens") && column.name == "id"
 }
 
 fn expression(table: &Table, column: &Column) -> String {
     if is_row_id(table, column) { "row_id".to_owned() } else { format!("\"{}\"", column.name) }
+}
+
+/// Whether its rows belong to a set of vectors, of which the one in use is moved.
+fn is_of_a_set(table: &Table) -> bool {
+    matches!(table.name, "chunks" | "chunk_tokens")
 }
 
 /// The model in use and the number of its set.
@@ -66,6 +71,11 @@ pub(super) fn model(conn: &mut SqliteConnection) -> QueryResult<Option<(i64, Emb
         (set, EmbeddingModel { identity, dimensions: u32::try_from(dimensions).unwrap_or(0) })
     };
     Ok(found.map(model))
+}
+
+/// The number of the set in use; 0, which no set is, when there is none.
+fn set(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
+    Ok(model(conn).map_err(store_error)?.map_or(0, |(set, _)| set))
 }
 
 /// The owner's number.
@@ -93,9 +103,8 @@ pub(super) fn count(conn: &mut SqliteConnection, table: &Table) -> Result<u64, S
         rows: i64,
     }
     let mut count = Fragment::new(format!("SELECT count(*) AS rows FROM \"{}\"", table.name));
-    if table.name == "chunks" {
-        let set = model(conn).map_err(store_error)?.map_or(0, |(set, _)| set);
-        count.push(" WHERE set_id = ").bind(Bind::Int(set));
+    if is_of_a_set(table) {
+        count.push(" WHERE set_id = ").bind(Bind::Int(set(conn)?));
     }
     let rows: Vec<Count> = sql::query(conn, &count).map_err(store_error)?;
     Ok(rows.first().and_then(|count| u64::try_from(count.rows).ok()).unwrap_or(0))
@@ -111,10 +120,6 @@ pub(super) fn rows(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static
             select.push(if table.name == "chunks" { " FROM chunks JOIN vectors USING (chunk_id)" } else { " FROM entries" });
             select.push(" WHERE row_id >= ").bind(Bind::Int(owner << 40));
             select.push(" AND row_id < ").bind(Bind::Int((owner + 1) << 40));
-            if table.name == "chunks" {
-                let set = model(conn).map_err(store_error)?.map_or(0, |(set, _)| set);
-                select.push(" AND set_id = ").bind(Bind::Int(set));
-            }
         }
         "denials" => {
             // They have no key of their own.
@@ -127,6 +132,9 @@ pub(super) fn rows(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static
         name => {
             select.push(&format!(" FROM \"{name}\" WHERE owner = ")).bind(Bind::Int(owner));
         }
+    }
+    if is_of_a_set(table) {
+        select.push(" AND set_id = ").bind(Bind::Int(set(conn)?));
     }
     let keys: Vec<String> = table.key_columns().iter().map(|column| expression(table, column)).collect();
     let keys = keys.join(", ");

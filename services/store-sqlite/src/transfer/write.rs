@@ -32,6 +32,7 @@ pub(super) fn rows(conn: &mut SqliteConnection, id: &OwnerId, table: &'static Ta
     match table.name {
         "entries" => entries(conn, &owner, table, rows),
         "chunks" => vectors(conn, &owner, table, rows),
+        "chunk_tokens" => tokens(conn, &owner, table, rows),
         "artifact_versions" => {
             plain(conn, &owner, table, rows, &[])?;
             artifact_texts(conn, &owner, table, rows)
@@ -157,6 +158,24 @@ fn vectors(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, ro
             ],
         )?;
         statement::execute(conn, "INSERT INTO vectors (chunk_id, vector) VALUES (?, ?)", &[Value::Int(chunk_id), Value::Blob(bytes)])?;
+    }
+    Ok(())
+}
+
+/// The vectors of chunks' tokens, as they are.
+fn tokens(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, rows: &[Row]) -> Result<(), BoxError> {
+    for row in rows {
+        statement::execute(
+            conn,
+            "INSERT INTO chunk_tokens (owner, row_id, set_id, position, tokens) VALUES (?, ?, ?, ?, ?)",
+            &[
+                Value::Int(owner.owner),
+                Value::Int(row_id(owner, row.int(table, "id"))?),
+                Value::Int(SET),
+                Value::Int(row.int(table, "position")),
+                Value::Blob(row.bytes(table, "tokens")),
+            ],
+        )?;
     }
     Ok(())
 }

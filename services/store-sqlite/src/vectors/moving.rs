@@ -10,6 +10,7 @@ use diesel::sqlite::SqliteConnection;
 
 use super::load::fill;
 use super::set::Set;
+use super::tokens;
 use super::use_model::{BUILDING, CURRENT, DISCARDED, make, use_model};
 use crate::failure::Failure;
 use crate::schema::{chunks, embedding_sets, entries, vectors};
@@ -94,6 +95,7 @@ pub(super) fn sweep(conn: &mut SqliteConnection, after: i64) -> Result<Option<i6
         .order(chunks::chunk_id)
         .limit(SWEPT)
         .load(conn)?;
+    tokens::sweep(conn, &found)?;
     diesel::delete(vectors::table.filter(vectors::chunk_id.eq_any(&found))).execute(conn)?;
     diesel::delete(chunks::table.filter(chunks::chunk_id.eq_any(&found))).execute(conn)?;
     if i64::try_from(found.len()).unwrap_or(i64::MAX) < SWEPT {

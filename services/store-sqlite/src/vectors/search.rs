@@ -28,8 +28,8 @@ const WIDENED: u32 = 3;
 const LOOKED_AT: usize = 8_192;
 
 /// What is read of a chunk; the list of what is wanted follows.
-const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.start_char AS start_char, \
-                       chunks.end_char AS end_char, vectors.vector AS vector FROM json_each(";
+const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
+                       chunks.start_char AS start_char, chunks.end_char AS end_char, vectors.vector AS vector FROM json_each(";
 
 /// An entry with its nearest chunk.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,6 +38,8 @@ pub(super) struct Hit {
     /// Its nearest chunk.
     pub chunk: i64,
     pub distance: f64,
+    /// Its place among the entry's chunks.
+    pub position: i64,
     pub start: i64,
     pub end: i64,
 }
@@ -56,6 +58,8 @@ struct VectorRow {
     chunk_id: i64,
     #[diesel(sql_type = BigInt)]
     row_id: i64,
+    #[diesel(sql_type = BigInt)]
+    position: i64,
     #[diesel(sql_type = BigInt)]
     start_char: i64,
     #[diesel(sql_type = BigInt)]
@@ -216,11 +220,12 @@ impl Search<'_> {
     fn best(&self, vectors: Vec<VectorRow>) -> Vec<Hit> {
         let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(vectors.len());
         let mut read = vec![0.0; self.vector.len()];
-        for VectorRow { chunk_id, row_id, start_char, end_char, vector } in vectors {
+        for VectorRow { chunk_id, row_id, position, start_char, end_char, vector } in vectors {
             if !decode(&vector, &mut read) {
                 continue;
             }
-            let hit = Hit { row_id, chunk: chunk_id, distance: f64::from(distance(self.vector, &read)), start: start_char, end: end_char };
+            let distance = f64::from(distance(self.vector, &read));
+            let hit = Hit { row_id, chunk: chunk_id, distance, position, start: start_char, end: end_char };
             match of_entry.entry(row_id) {
                 Entry::Vacant(place) => _ = place.insert(hit),
                 Entry::Occupied(mut place) if hit.distance < place.get().distance => _ = place.insert(hit),

@@ -3,14 +3,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
-    EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Page, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking,
-    Read, Result, UnembeddedPage, VectorStore, WriteOptions,
+    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Page, Place, RankSearch, RankedByMeaning,
+    RankedByWords, Ranking, Read, Result, UnembeddedPage, VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
 
 use super::search::Search;
 use super::set::Set;
-use super::{moving, pending, use_model};
+use super::{moving, pending, tokens, use_model};
 use crate::failure::store_error;
 use crate::owners::{self, Owner, id_of_row};
 use crate::store::SqliteStore;
@@ -59,6 +59,15 @@ impl VectorStore for SqliteStore {
         let options = WriteOptions { now: context_model::Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
         let written = self.write(owner, options, bytes, move |transaction| pending::add(transaction, &embeddings)).await?;
         Ok(written.outcome)
+    }
+
+    async fn tokens(&self, owner: &OwnerId, model: &EmbeddingModel, chunks: Vec<ChunkPlace>) -> Result<Vec<ChunkTokens>> {
+        let Some(set) = self.vectors.of(model) else { return Ok(Vec::new()) };
+        self.read(&self.searches, owner, Read::default(), move |conn, owner| match owner {
+            Some(owner) => tokens::read(conn, owner, set.id, &chunks).map_err(store_error),
+            None => Ok(Vec::new()),
+        })
+        .await
     }
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
@@ -116,7 +125,13 @@ fn rank(
         ranking.semantic = found
             .hits
             .iter()
-            .map(|hit| RankedByMeaning { id: id_of_row(hit.row_id), distance: hit.distance, start: place(hit.start), end: place(hit.end) })
+            .map(|hit| RankedByMeaning {
+                id: id_of_row(hit.row_id),
+                distance: hit.distance,
+                position: place(hit.position),
+                start: place(hit.start),
+                end: place(hit.end),
+            })
             .collect();
         if search.explain {
             ranking.plan.extend(found.notes);

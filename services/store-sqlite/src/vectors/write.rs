@@ -4,6 +4,7 @@ use context_store::{Embedded, Embedding, EmbeddingModel};
 use context_vector::{Change, Item, code, encode};
 use diesel::prelude::*;
 
+use super::tokens;
 use crate::schema::{chunks, vectors};
 use crate::transaction::Transaction;
 
@@ -17,7 +18,7 @@ pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: 
         return Ok(());
     }
     let owner = transaction.owner.owner;
-    for (position, chunk) in given.iter().enumerate() {
+    for (position, chunk) in (0i64..).zip(given) {
         let chunk_id = transaction.vectors.next_chunk;
         transaction.vectors.next_chunk += 1;
         let code = code(&chunk.vector);
@@ -27,7 +28,7 @@ pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: 
                 chunks::owner.eq(owner),
                 chunks::row_id.eq(row_id),
                 chunks::set_id.eq(set_id),
-                chunks::position.eq(i64::try_from(position).unwrap_or(i64::MAX)),
+                chunks::position.eq(position),
                 chunks::start_char.eq(i64::from(chunk.start)),
                 chunks::end_char.eq(i64::from(chunk.end)),
                 chunks::code.eq(code.to_bytes()),
@@ -36,6 +37,9 @@ pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: 
         diesel::insert_into(vectors::table)
             .values((vectors::chunk_id.eq(chunk_id), vectors::vector.eq(encode(&chunk.vector))))
             .execute(transaction.conn)?;
+        if let Some(tokens) = &chunk.tokens {
+            tokens::insert(transaction, row_id, set_id, position, tokens)?;
+        }
         if is_current {
             transaction.vectors.push(Change::Add { owner, item: Item { chunk: chunk_id, entry: row_id, code } });
         }
@@ -56,6 +60,9 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
     let found: Vec<(i64, i64)> =
         chunks::table.filter(chunks::row_id.eq(row_id)).select((chunks::chunk_id, chunks::set_id)).load(transaction.conn)?;
     let owner = transaction.owner.owner;
+    if !found.is_empty() {
+        tokens::remove(transaction, row_id)?;
+    }
     let mut had_vectors = false;
     for (chunk_id, set_id) in found {
         diesel::delete(chunks::table.find(chunk_id)).execute(transaction.conn)?;

@@ -8,6 +8,9 @@ use context_store::{
     RankedByMeaning, SemanticSearch, Store, VectorStore, WriteOptions,
 };
 use context_store_sqlite::{Config, SqliteStore};
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+use diesel::sqlite::SqliteConnection;
 
 use crate::arrange::{entry, options, read, update};
 
@@ -30,7 +33,7 @@ fn vector(seed: u64) -> Vec<f32> {
 }
 
 fn embedding(seed: u64) -> Embedding {
-    let chunk = |part: u64| EmbeddedChunk { start: 0, end: 1, vector: vector(seed * 4 + part) };
+    let chunk = |part: u64| EmbeddedChunk { start: 0, end: 1, vector: vector(seed * 4 + part), tokens: Some(vec![7; 300]) };
     Embedding::Now(Embedded { model: model(), chunks: (0..=seed % 3).map(chunk).collect() })
 }
 
@@ -42,6 +45,17 @@ async fn nearest(store: &SqliteStore, seed: u64) -> Vec<RankedByMeaning> {
     let semantic = Some(SemanticSearch { model: model(), vector: vector(seed) });
     let search = RankSearch { fts: None, semantic, depth: 1000, explain: false };
     store.rank(&OwnerId::default(), search, Filter::default(), read()).await.unwrap().semantic
+}
+
+/// Chunks whose tokens' vectors are in the file.
+fn stored_tokens(path: &Path) -> i64 {
+    #[derive(QueryableByName)]
+    struct Count {
+        #[diesel(sql_type = BigInt)]
+        count: i64,
+    }
+    let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
+    diesel::sql_query("SELECT count(*) AS count FROM chunk_tokens").get_result::<Count>(&mut conn).unwrap().count
 }
 
 fn open(path: &Path) -> SqliteStore {
@@ -95,10 +109,11 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
     store.use_model(&model()).await.unwrap();
     let entries = (0..90u64).map(|seed| entry(&format!("text {seed}"))).collect();
     store.store_contexts(&OwnerId::default(), entries, true, with((0..90).map(embedding).collect())).await.unwrap();
+    assert!(stored_tokens(&path) >= 90);
     for (already, more) in [(0, 40), (40, 30), (70, 30)] {
         assert_eq!(store.begin_move(&other).await.unwrap(), MoveState::Begun { embedded: already, entries: 90 });
         for entry in store.unembedded(&other, None, more).await.unwrap().entries {
-            let chunk = EmbeddedChunk { start: 0, end: 1, vector: vector(9000 + entry.id as u64) };
+            let chunk = EmbeddedChunk { start: 0, end: 1, vector: vector(9000 + entry.id as u64), tokens: None };
             let late =
                 LateEmbedding { id: entry.id, version: entry.version, embedded: Embedded { model: other.clone(), chunks: vec![chunk] } };
             store.add_embeddings(&entry.owner, vec![late]).await.unwrap();
@@ -119,6 +134,7 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
     drop(store);
     let store = open(&path);
     store.maintain().await.unwrap();
+    assert_eq!(stored_tokens(&path), 0, "those of the model before are gone with its vectors");
     let after = store.rank(&OwnerId::default(), search(9007), Filter::default(), read()).await.unwrap().semantic;
     assert_eq!(after, before);
     store.close().await;

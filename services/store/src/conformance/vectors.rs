@@ -5,8 +5,8 @@ use context_text::{Analyzer, Language, Mode, parse};
 
 use super::arrange::*;
 use crate::{
-    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsSearch, LateEmbedding, ModelUse, MoveState, Moved, OwnerId,
-    RankSearch, Ranking, SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
+    ChunkPlace, DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, FtsSearch, LateEmbedding, ModelUse, MoveState, Moved,
+    OwnerId, RankSearch, Ranking, SemanticSearch, Store, StoreError, VectorStore, WriteOptions,
 };
 
 const DIMENSIONS: u32 = 8;
@@ -23,8 +23,12 @@ fn vector(degrees: f32) -> Vec<f32> {
 }
 
 fn at_angles(degrees: &[f32]) -> Embedding {
-    let chunk =
-        |(place, angle): (usize, &f32)| EmbeddedChunk { start: place as u32 * 10, end: place as u32 * 10 + 10, vector: vector(*angle) };
+    let chunk = |(place, angle): (usize, &f32)| EmbeddedChunk {
+        start: place as u32 * 10,
+        end: place as u32 * 10 + 10,
+        vector: vector(*angle),
+        tokens: None,
+    };
     Embedding::Now(Embedded { model: model(), chunks: degrees.iter().enumerate().map(chunk).collect() })
 }
 
@@ -33,6 +37,25 @@ fn embedded(embedding: Embedding) -> Embedded {
         Embedding::Now(embedded) => embedded,
         Embedding::Later => unreachable!("it is made with vectors"),
     }
+}
+
+/// The same, with these bytes for the tokens of each chunk.
+fn with_tokens(mut embedding: Embedding, tokens: &[Option<&[u8]>]) -> Embedding {
+    if let Embedding::Now(embedded) = &mut embedding {
+        for (chunk, tokens) in embedded.chunks.iter_mut().zip(tokens) {
+            chunk.tokens = tokens.map(<[u8]>::to_vec);
+        }
+    }
+    embedding
+}
+
+/// What is kept of the tokens of an entry's first chunks, as owner and model say.
+async fn tokens_of(vectors: &dyn VectorStore, owner: &OwnerId, model: &EmbeddingModel, id: i64) -> Vec<(u32, Vec<u8>)> {
+    let places = (0..4).map(|position| ChunkPlace { id, position }).collect();
+    let found = vectors.tokens(owner, model, places).await.expect("the tokens are read");
+    let mut found: Vec<_> = found.into_iter().map(|found| (found.place.position, found.tokens)).collect();
+    found.sort_unstable();
+    found
 }
 
 async fn ready(store: &dyn Store) -> Option<&dyn VectorStore> {
@@ -82,7 +105,7 @@ pub async fn an_entry_counts_by_its_nearest_chunk(store: &dyn Store) {
     let one = store_at(store, "one", &[20.0]).await;
     let found = ranking(vectors, by_meaning(0.0, 10), Filter::default()).await.semantic;
     assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), [several, one], "each once");
-    assert_eq!((found[0].start, found[0].end), (10, 20), "with the place of that chunk");
+    assert_eq!((found[0].position, found[0].start, found[0].end), (1, 10, 20), "with the place of that chunk");
 }
 
 /// The order is total.
@@ -371,4 +394,72 @@ pub async fn a_move_may_leave_some_entries_waiting(store: &dyn Store) {
     assert_eq!(with_model(vectors, &newer(), 90.0).await.len(), 2);
     assert_eq!(gather(vectors, &newer(), 80.0, 10).await, 1);
     assert_eq!(with_model(vectors, &newer(), 90.0).await.len(), 3);
+}
+
+/// What is kept of tokens is read back byte for byte, and goes with the text it was made of.
+pub async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let large: Vec<u8> = (0..100_000u32).map(|n| (n * 7 % 251) as u8).collect();
+    let first = with_tokens(at_angles(&[0.0, 10.0, 20.0]), &[Some(&large), None, Some(&[0, 1, 255])]);
+    let id = put(store, entry("first"), &me(), first).await;
+    let plain = store_at(store, "without", &[5.0]).await;
+    let kept = [(0, large), (2, vec![0, 1, 255])];
+    assert_eq!(tokens_of(vectors, &me(), &model(), id).await, kept);
+    assert_eq!(tokens_of(vectors, &me(), &model(), plain).await, []);
+    let wanted = vec![ChunkPlace { id: plain, position: 0 }, ChunkPlace { id, position: 2 }, ChunkPlace { id: id + 999, position: 0 }];
+    let found = vectors.tokens(&me(), &model(), wanted.clone()).await.expect("the tokens are read");
+    assert_eq!(found.iter().map(|found| found.place).collect::<Vec<_>>(), wanted[1..2], "only what was asked for");
+
+    update(id).tags(&["x"]).apply(store, 1).await.expect("the update works");
+    let options_of = |embedding, second| WriteOptions { embeddings: vec![embedding, Embedding::Later], ..options(second) };
+    let failing = vec![update(id).text("second").0, update(id + 999).text("unknown").0];
+    let embedding = with_tokens(at_angles(&[0.0]), &[Some(&[9])]);
+    store.update_contexts(&me(), failing, true, options_of(embedding.clone(), 2)).await.expect_err("one id is unknown");
+    assert_eq!(tokens_of(vectors, &me(), &model(), id).await, kept, "neither other fields nor a failure change them");
+    store.update_contexts(&me(), vec![update(id).text("second").0], true, options_of(embedding, 3)).await.expect("the update works");
+    assert_eq!(tokens_of(vectors, &me(), &model(), id).await, [(0, vec![9])], "those of the text before are gone");
+    update(id).text("third").apply(store, 4).await.expect("the update works");
+    assert_eq!(tokens_of(vectors, &me(), &model(), id).await, []);
+    let gone = put(store, entry("gone"), &me(), with_tokens(at_angles(&[0.0]), &[Some(&[7])])).await;
+    delete_ids(store, &[gone]).await;
+    assert_eq!(tokens_of(vectors, &me(), &model(), gone).await, []);
+}
+
+/// Nobody reads what is another owner's or another model's.
+pub async fn tokens_belong_to_an_owner_and_a_model(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let other = OwnerId::new("other");
+    let mine = put(store, entry("mine"), &me(), with_tokens(at_angles(&[0.0]), &[Some(b"mine")])).await;
+    let theirs = put(store, entry("theirs"), &other, with_tokens(at_angles(&[0.0]), &[Some(b"theirs")])).await;
+    assert_eq!(mine, theirs, "each owner has ids of its own");
+    assert_eq!(tokens_of(vectors, &me(), &model(), mine).await, [(0, b"mine".to_vec())]);
+    assert_eq!(tokens_of(vectors, &other, &model(), mine).await, [(0, b"theirs".to_vec())]);
+    assert_eq!(tokens_of(vectors, &OwnerId::new("nobody"), &model(), mine).await, []);
+    assert_eq!(tokens_of(vectors, &me(), &newer(), mine).await, []);
+    let foreign = Embedding::Now(Embedded { model: newer(), ..embedded(with_tokens(at_angles(&[0.0]), &[Some(&[1])])) });
+    let waits = put(store, entry("made with another model"), &me(), foreign).await;
+    assert_eq!(tokens_of(vectors, &me(), &newer(), waits).await, [], "they are not stored, as its vectors are not");
+}
+
+/// Tokens come with the vectors that an entry waited for, and with those of another model.
+pub async fn late_vectors_and_those_of_a_move_bring_their_tokens(store: &dyn Store) {
+    let Some(vectors) = ready(store).await else { return };
+    let waits = put(store, entry("waits"), &me(), Embedding::Later).await;
+    let late = |model: EmbeddingModel, tokens: &[u8]| LateEmbedding {
+        id: waits,
+        version: 1,
+        embedded: Embedded { model, ..embedded(with_tokens(at_angles(&[30.0]), &[Some(tokens)])) },
+    };
+    assert_eq!(vectors.add_embeddings(&me(), vec![late(model(), b"first")]).await.expect("it is added"), 1);
+    assert_eq!(vectors.add_embeddings(&me(), vec![late(model(), b"again")]).await.expect("nothing happens"), 0);
+    assert_eq!(tokens_of(vectors, &me(), &model(), waits).await, [(0, b"first".to_vec())]);
+    vectors.begin_move(&newer()).await.expect("begins");
+    assert_eq!(vectors.add_embeddings(&me(), vec![late(newer(), b"second")]).await.expect("it is added"), 1);
+    assert_eq!(tokens_of(vectors, &me(), &model(), waits).await, [(0, b"first".to_vec())], "the ones in use serve");
+    assert_eq!(vectors.finish_move(&newer(), 0).await.expect("answers"), Moved::Done);
+    assert_eq!(tokens_of(vectors, &me(), &newer(), waits).await, [(0, b"second".to_vec())]);
+    vectors.maintain().await.expect("what is left of the old ones goes");
+    assert_eq!(tokens_of(vectors, &me(), &newer(), waits).await, [(0, b"second".to_vec())]);
+    delete_ids(store, &[waits]).await;
+    assert_eq!(tokens_of(vectors, &me(), &newer(), waits).await, []);
 }

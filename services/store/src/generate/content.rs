@@ -135,7 +135,9 @@ impl Content<'_> {
         let chunk = |random: &mut Random, at: u32| {
             let vector: Vec<f32> = (0..8).map(|_| f32::from(i16::try_from(random.below(2_000)).expect("small")) / 1_000.0 - 1.0).collect();
             let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(1e-6);
-            EmbeddedChunk { start: at * 10, end: at * 10 + 10, vector: vector.iter().map(|value| value / length).collect() }
+            let tokens =
+                random.one_in(2).then(|| (0..random.below(5_000)).map(|_| u8::try_from(random.below(256)).expect("a byte")).collect());
+            EmbeddedChunk { start: at * 10, end: at * 10 + 10, vector: vector.iter().map(|value| value / length).collect(), tokens }
         };
         let chunks = 1 + u32::try_from(random.below(3)).expect("small");
         Embedding::Now(Embedded { model, chunks: (0..chunks).map(|at| chunk(random, at)).collect() })

@@ -110,6 +110,12 @@ pub static TABLES: &[Table] = &[
             column("vector", Kind::Bytes),
         ],
     },
+    // Vectors of their tokens, of the model in use, as they were given.
+    Table {
+        name: "chunk_tokens",
+        key: 2,
+        columns: &[column("id", Kind::Int), column("position", Kind::Int), column("tokens", Kind::Bytes)],
+    },
     Table {
         name: "artifacts",
         key: 1,

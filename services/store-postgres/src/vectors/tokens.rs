@@ -1,0 +1,55 @@
+//! The vectors of chunks' tokens. They are written with their chunks, which take them along when they go; nothing else
+//! reads them.
+
+use context_store::{ChunkPlace, ChunkTokens, EmbeddingModel, OwnerId};
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Binary};
+
+use crate::connection::AsyncPgConnection;
+use crate::failure::Failure;
+use crate::read::Reading;
+use crate::sql::{self, Bind, Fragment};
+
+/// What is kept of these chunks' tokens, made by this model.
+pub(super) struct Tokens {
+    pub model: EmbeddingModel,
+    pub chunks: Vec<ChunkPlace>,
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = BigInt)]
+    position: i64,
+    #[diesel(sql_type = Binary)]
+    tokens: Vec<u8>,
+}
+
+impl Reading for Tokens {
+    type Outcome = Vec<ChunkTokens>;
+
+    fn empty(&self) -> Self::Outcome {
+        Vec::new()
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+        let select = "SELECT t.id, t.position, t.tokens FROM unnest(?, ?) AS w(id, position) JOIN context.chunk_tokens AS t \
+                      ON t.owner_id = ? AND t.id = w.id AND t.position = w.position \
+                      WHERE t.owner_id = ? AND t.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
+        let binds = vec![
+            Bind::ints(self.chunks.iter().map(|place| place.id)),
+            Bind::ints(self.chunks.iter().map(|place| i64::from(place.position))),
+            Bind::text(owner.as_str()),
+            Bind::text(owner.as_str()),
+            Bind::text(&self.model.identity),
+            Bind::Int(i64::from(self.model.dimensions)),
+        ];
+        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
+        let tokens = |Row { id, position, tokens }| ChunkTokens {
+            place: ChunkPlace { id, position: u32::try_from(position).unwrap_or(u32::MAX) },
+            tokens,
+        };
+        Ok(Some((0, rows.into_iter().map(tokens).collect())))
+    }
+}

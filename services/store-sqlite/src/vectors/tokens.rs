@@ -1,0 +1,54 @@
+//! The vectors of chunks' tokens. They come and go with their chunks; nothing but [`read`] reads them.
+
+use context_store::{ChunkPlace, ChunkTokens};
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+
+use crate::owners::Owner;
+use crate::schema::{chunk_tokens, chunks};
+use crate::transaction::Transaction;
+
+/// Stores what is kept of a chunk's tokens.
+pub(super) fn insert(transaction: &mut Transaction<'_>, row_id: i64, set_id: i64, position: i64, tokens: &[u8]) -> QueryResult<()> {
+    diesel::insert_into(chunk_tokens::table)
+        .values((
+            chunk_tokens::owner.eq(transaction.owner.owner),
+            chunk_tokens::row_id.eq(row_id),
+            chunk_tokens::set_id.eq(set_id),
+            chunk_tokens::position.eq(position),
+            chunk_tokens::tokens.eq(tokens),
+        ))
+        .execute(transaction.conn)?;
+    Ok(())
+}
+
+/// Deletes those of an entry, of every model.
+pub(super) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryResult<()> {
+    let of_entry = chunk_tokens::owner.eq(transaction.owner.owner).and(chunk_tokens::row_id.eq(row_id));
+    diesel::delete(chunk_tokens::table.filter(of_entry)).execute(transaction.conn)?;
+    Ok(())
+}
+
+/// Deletes those of these chunks, whosever they are.
+pub(super) fn sweep(conn: &mut SqliteConnection, doomed: &[i64]) -> QueryResult<()> {
+    let keys: Vec<(i64, i64, i64, i64)> = chunks::table
+        .filter(chunks::chunk_id.eq_any(doomed))
+        .select((chunks::owner, chunks::row_id, chunks::set_id, chunks::position))
+        .load(conn)?;
+    for key in keys {
+        diesel::delete(chunk_tokens::table.find(key)).execute(conn)?;
+    }
+    Ok(())
+}
+
+/// What is kept of these chunks' tokens.
+pub(super) fn read(conn: &mut SqliteConnection, owner: &Owner, set_id: i64, wanted: &[ChunkPlace]) -> QueryResult<Vec<ChunkTokens>> {
+    let mut found = Vec::with_capacity(wanted.len());
+    for place in wanted {
+        let Some(row_id) = owner.row_id(place.id) else { continue };
+        let key = (owner.owner, row_id, set_id, i64::from(place.position));
+        let tokens = chunk_tokens::table.find(key).select(chunk_tokens::tokens).get_result(conn).optional()?;
+        found.extend(tokens.map(|tokens| ChunkTokens { place: *place, tokens }));
+    }
+    Ok(found)
+}
