@@ -30,5 +30,5 @@ mod tokens;
 
 pub use config::Pooling;
 pub use error::ModelError;
-pub use model::Model;
+pub use model::{Model, TextAndTokens};
 pub use tokens::{Encoded, Tokens};

@@ -26,6 +26,15 @@ pub struct Model {
     head: Option<Head>,
 }
 
+/// A text's vector and those of its tokens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextAndTokens {
+    /// As [`Model::embed`] gives it.
+    pub text: Vec<f32>,
+    /// As [`Model::embed_tokens`] gives them.
+    pub tokens: Vec<f32>,
+}
+
 /// What turns the first token's state into scores.
 struct Head {
     pooler: Linear,
@@ -91,14 +100,18 @@ impl Model {
     /// # Errors
     /// [`ModelError::Tokens`].
     pub fn embed_tokens(&self, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
-        let hidden = self.config.hidden_size;
         let states = self.states(texts)?;
-        let vectors = self.sequences(&states, texts).map(|rows| {
-            let mut tokens = rows.get(hidden..rows.len().saturating_sub(hidden)).unwrap_or_default().to_vec();
-            tokens.chunks_exact_mut(hidden).for_each(to_unit_length);
-            tokens
-        });
-        Ok(vectors.collect())
+        Ok(self.sequences(&states, texts).map(|rows| self.tokens(rows)).collect())
+    }
+
+    /// For each text what [`embed`](Self::embed) and what [`embed_tokens`](Self::embed_tokens) give, from one pass.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokens`].
+    pub fn embed_with_tokens(&self, texts: &[Encoded]) -> Result<Vec<TextAndTokens>, ModelError> {
+        let states = self.states(texts)?;
+        let both = |rows| TextAndTokens { text: self.pooled(rows), tokens: self.tokens(rows) };
+        Ok(self.sequences(&states, texts).map(both).collect())
     }
 
     /// A score (logit) for each pair, from a cross-encoder.
@@ -118,6 +131,13 @@ impl Model {
         let mut scores = vec![0.0; pairs.len()];
         head.classifier.apply(&pooled, &mut scores, 1, Parallelism::None);
         Ok(scores)
+    }
+
+    fn tokens(&self, rows: &[f32]) -> Vec<f32> {
+        let hidden = self.config.hidden_size;
+        let mut tokens = rows.get(hidden..rows.len().saturating_sub(hidden)).unwrap_or_default().to_vec();
+        tokens.chunks_exact_mut(hidden).for_each(to_unit_length);
+        tokens
     }
 
     fn pooled(&self, rows: &[f32]) -> Vec<f32> {

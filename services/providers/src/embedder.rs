@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use context_text::ChunkSizes;
 
-use crate::ProviderError;
+use crate::{ProviderError, TokenCodes};
 
 /// A model, as it is stored beside what it made. Vectors of different models are never compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,15 @@ pub struct TokenVectors {
     pub vectors: Vec<f32>,
 }
 
+/// What a model makes of a text in one pass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextVectors {
+    /// The text's vector, of length 1.
+    pub vector: Vec<f32>,
+    /// Those of its tokens, where the provider can give them.
+    pub tokens: Option<TokenCodes>,
+}
+
 /// Makes vectors of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync {
@@ -59,6 +68,16 @@ pub trait Embedder: Send + Sync {
     /// # Errors
     /// [`ProviderError`]; no vector is given then.
     async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError>;
+
+    /// As [`embed`](Self::embed), and the vectors of each text's tokens from the same pass where the provider can give
+    /// them. They come as codes, because the floats of many texts would fill the memory.
+    ///
+    /// # Errors
+    /// [`ProviderError`]; no vector is given then.
+    async fn embed_with_tokens(&self, texts: Vec<String>, role: Role) -> Result<Vec<TextVectors>, ProviderError> {
+        let vectors = self.embed(texts, role).await?;
+        Ok(vectors.into_iter().map(|vector| TextVectors { vector, tokens: None }).collect())
+    }
 
     /// Whether it gives the vectors of tokens.
     fn has_token_vectors(&self) -> bool {

@@ -11,8 +11,10 @@ pub mod http;
 pub mod local;
 mod reranker;
 mod summarizer;
+mod token_codes;
 
-pub use embedder::{Embedder, Model, Role, TokenVectors, best_similarities};
+pub use embedder::{Embedder, Model, Role, TextVectors, TokenVectors, best_similarities};
 pub use error::ProviderError;
 pub use reranker::Reranker;
 pub use summarizer::Summarizer;
+pub use token_codes::{MalformedCodes, TokenCodes};

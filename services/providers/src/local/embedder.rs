@@ -6,7 +6,7 @@ use context_text::ChunkSizes;
 
 use super::directory::{LoadError, ModelDirectory};
 use super::worker::{Task, Urgency, Worker};
-use crate::{Embedder, Model, ProviderError, Role, TokenVectors};
+use crate::{Embedder, Model, ProviderError, Role, TextVectors, TokenVectors};
 
 /// Bytes of text from which tokenizing gets a thread of its own.
 const SHORT_BYTES: usize = 4096;
@@ -112,7 +112,14 @@ impl Embedder for LocalEmbedder {
 
     async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
         let encoded = self.encode(texts, role).await?;
-        self.worker.run(Task::Embed, urgency(role), encoded).await
+        let outputs = self.worker.run(Task::Embed, urgency(role), encoded).await?;
+        Ok(outputs.into_iter().map(|output| output.values).collect())
+    }
+
+    async fn embed_with_tokens(&self, texts: Vec<String>, role: Role) -> Result<Vec<TextVectors>, ProviderError> {
+        let encoded = self.encode(texts, role).await?;
+        let outputs = self.worker.run(Task::EmbedWithTokens, urgency(role), encoded).await?;
+        Ok(outputs.into_iter().map(|output| TextVectors { vector: output.values, tokens: output.tokens }).collect())
     }
 
     fn has_token_vectors(&self) -> bool {
@@ -124,6 +131,6 @@ impl Embedder for LocalEmbedder {
         let ids: Vec<Vec<u32>> = encoded.iter().map(|encoded| self.tokens.content(encoded).to_vec()).collect();
         // Somebody searches, whatever the texts are.
         let vectors = self.worker.run(Task::Tokens, Urgency::Query, encoded).await?;
-        Ok(Some(ids.into_iter().zip(vectors).map(|(ids, vectors)| TokenVectors { ids, vectors }).collect()))
+        Ok(Some(ids.into_iter().zip(vectors).map(|(ids, output)| TokenVectors { ids, vectors: output.values }).collect()))
     }
 }

@@ -48,6 +48,6 @@ impl Reranker for LocalReranker {
             .map_err(|_| ProviderError::Malformed("the tokenizer failed".to_owned()))?
             .map_err(|error| ProviderError::Refused(error.to_string()))?;
         let scores = self.worker.run(Task::Score, Urgency::Query, pairs).await?;
-        Ok(scores.iter().flatten().map(|logit| probability(f64::from(*logit))).collect())
+        Ok(scores.iter().flat_map(|output| &output.values).map(|logit| probability(f64::from(*logit))).collect())
     }
 }

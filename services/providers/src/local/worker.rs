@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use context_bert::{Encoded, Model, ModelError};
+use context_bert::{Encoded, Model, ModelError, TextAndTokens};
 use tokio::sync::oneshot;
 
-use crate::ProviderError;
+use crate::{ProviderError, TokenCodes};
 
 /// Tokens that are computed together at most, a single text apart. A query waits this long at worst: about a tenth of a
 /// second on one core. Larger batches are hardly faster.
@@ -22,6 +22,8 @@ const THREADS: usize = 4;
 pub(super) enum Task {
     /// A vector for each text.
     Embed,
+    /// The same, and the codes of its tokens' vectors.
+    EmbedWithTokens,
     /// A vector for each token.
     Tokens,
     /// A score for each pair.
@@ -37,12 +39,21 @@ pub(super) enum Urgency {
     Document,
 }
 
+/// What the model made of a text.
+#[derive(Debug, Clone)]
+pub(super) struct Output {
+    /// What was asked for: one vector, those of the tokens, or a score.
+    pub values: Vec<f32>,
+    /// The codes of the tokens' vectors, when they were asked for beside it.
+    pub tokens: Option<TokenCodes>,
+}
+
 struct Job {
     task: Task,
     texts: Vec<Encoded>,
     /// One for each text that was computed, in order.
-    outputs: Vec<Vec<f32>>,
-    reply: oneshot::Sender<Result<Vec<Vec<f32>>, ProviderError>>,
+    outputs: Vec<Output>,
+    reply: oneshot::Sender<Result<Vec<Output>, ProviderError>>,
 }
 
 #[derive(Default)]
@@ -92,7 +103,7 @@ impl Worker {
     }
 
     /// Computes the texts and gives an output for each.
-    pub async fn run(&self, task: Task, urgency: Urgency, texts: Vec<Encoded>) -> Result<Vec<Vec<f32>>, ProviderError> {
+    pub async fn run(&self, task: Task, urgency: Urgency, texts: Vec<Encoded>) -> Result<Vec<Output>, ProviderError> {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
@@ -140,11 +151,17 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
     }
 }
 
-fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
+fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Output>, ModelError> {
+    let alone = |values| Output { values, tokens: None };
     match task {
-        Task::Embed => model.embed(texts),
-        Task::Tokens => model.embed_tokens(texts),
-        Task::Score => Ok(model.score(texts)?.into_iter().map(|score| vec![score]).collect()),
+        Task::Embed => Ok(model.embed(texts)?.into_iter().map(alone).collect()),
+        Task::EmbedWithTokens => {
+            let both = model.embed_with_tokens(texts)?.into_iter();
+            let codes = |tokens: &[f32]| Some(TokenCodes::encode(tokens, model.dimensions()));
+            Ok(both.map(|TextAndTokens { text, tokens }| Output { values: text, tokens: codes(&tokens) }).collect())
+        }
+        Task::Tokens => Ok(model.embed_tokens(texts)?.into_iter().map(alone).collect()),
+        Task::Score => Ok(model.score(texts)?.into_iter().map(|score| alone(vec![score])).collect()),
     }
 }
 
@@ -178,7 +195,7 @@ fn next_batch(state: &State) -> Option<(Urgency, Task, Vec<Encoded>)> {
 }
 
 /// Hands the outputs to the jobs at the front of the queue, in the order in which [`next_batch`] took their texts.
-fn finish(shared: &Shared, urgency: Urgency, mut computed: usize, outcome: Result<Vec<Vec<f32>>, ProviderError>) {
+fn finish(shared: &Shared, urgency: Urgency, mut computed: usize, outcome: Result<Vec<Output>, ProviderError>) {
     let mut answers = Vec::new();
     {
         let mut state = shared.lock();
@@ -217,7 +234,7 @@ fn finish(shared: &Shared, urgency: Urgency, mut computed: usize, outcome: Resul
 mod tests {
     use super::*;
 
-    type Answer = oneshot::Receiver<Result<Vec<Vec<f32>>, ProviderError>>;
+    type Answer = oneshot::Receiver<Result<Vec<Output>, ProviderError>>;
 
     /// A job of texts with this many tokens each, which are all their own length.
     fn job(lengths: &[usize]) -> (Job, Answer) {
@@ -257,10 +274,13 @@ mod tests {
     #[test]
     fn each_caller_gets_its_own_outputs_and_who_left_is_forgotten() {
         let (shared, mut answers) = with(&[&[1, 2], &[3], &[4]]);
-        let output = |n: f32| vec![n];
+        let output = |n: f32| Output { values: vec![n], tokens: None };
+        let values = |answer: &mut Answer| -> Vec<f32> {
+            answer.try_recv().unwrap().unwrap().into_iter().flat_map(|output| output.values).collect()
+        };
         finish(&shared, Urgency::Document, 3, Ok(vec![output(1.0), output(2.0), output(3.0)]));
-        assert_eq!(answers[0].try_recv().unwrap().unwrap(), [[1.0], [2.0]]);
-        assert_eq!(answers[1].try_recv().unwrap().unwrap(), [[3.0]]);
+        assert_eq!(values(&mut answers[0]), [1.0, 2.0]);
+        assert_eq!(values(&mut answers[1]), [3.0]);
         assert!(answers[2].try_recv().is_err(), "not computed yet");
         drop(answers);
         let mut state = shared.lock();

@@ -1,0 +1,265 @@
+//! The vectors of a text's tokens in 4 bits a dimension: how they are kept, and compared with those of a query.
+//!
+//! A dimension becomes one of 16 levels, the same distance apart on both sides of zero. How far apart differs from token
+//! to token and is stored nowhere: a token's vector has length 1, so scaling the levels to that length gives it back.
+//! For 384 dimensions that is 192 bytes a token, an eighth of the floats. Cosines are off by about half a hundredth, which
+//! changes hardly any order and no recall: docs/retrieval.md has the figures.
+
+use crate::TokenVectors;
+
+/// The first byte of what is kept. Another form gets another one, so that neither is taken for the other.
+const FORM: u8 = 1;
+/// What a level is counted from: code 0 lies so many steps below zero, code 15 as many above.
+const MIDDLE: f32 = 7.5;
+/// How far apart levels may be, in standard deviations of a vector's values; the best is chosen for each token. The first
+/// is the best one for normally distributed values (Max, Quantizing for minimum distortion, 1960), the others are for
+/// tokens with a few values that stand out.
+const STEPS: [f32; 4] = [0.335, 0.39, 0.46, 0.56];
+/// Sums that run beside each other in a product.
+const LANES: usize = 16;
+
+/// Bytes that are no codes of tokens: of another form, or cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stored vectors of tokens are malformed")]
+pub struct MalformedCodes;
+
+/// The vectors of a text's tokens, in few bits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenCodes {
+    /// The form, then the tokens one after the other. A byte holds the codes of two dimensions half a vector apart, so
+    /// that both halves are read in order.
+    bytes: Vec<u8>,
+    dimensions: usize,
+}
+
+impl TokenCodes {
+    /// Codes of these vectors, each of length 1 and so many dimensions, one after the other.
+    #[must_use]
+    pub fn encode(vectors: &[f32], dimensions: usize) -> Self {
+        let dimensions = dimensions.max(1);
+        let mut bytes = Vec::with_capacity(1 + vectors.len().div_ceil(dimensions) * bytes_of(dimensions));
+        bytes.push(FORM);
+        let mut levels = vec![0.0; dimensions];
+        for vector in vectors.chunks_exact(dimensions) {
+            let step = best_step(vector, &mut levels);
+            let code = |value: f32| (value / step + MIDDLE).round().clamp(0.0, 15.0) as u8;
+            let (first, second) = vector.split_at(bytes_of(dimensions));
+            let second = second.iter().copied().chain(std::iter::repeat(0.0));
+            bytes.extend(first.iter().zip(second).map(|(low, high)| code(*low) | code(high) << 4));
+        }
+        Self { bytes, dimensions }
+    }
+
+    /// Codes as they were kept, of vectors of so many dimensions.
+    ///
+    /// # Errors
+    /// [`MalformedCodes`].
+    pub fn from_bytes(bytes: Vec<u8>, dimensions: usize) -> Result<Self, MalformedCodes> {
+        match bytes.split_first() {
+            Some((&FORM, codes)) if dimensions > 0 && codes.len() % bytes_of(dimensions) == 0 => Ok(Self { bytes, dimensions }),
+            _ => Err(MalformedCodes),
+        }
+    }
+
+    /// What is to be kept.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// How many tokens these are.
+    #[must_use]
+    pub fn tokens(&self) -> usize {
+        self.codes().len() / bytes_of(self.dimensions)
+    }
+
+    /// For each token of the query the cosine of the token of the text that is nearest to it; 0 without any.
+    #[must_use]
+    pub fn best_similarities(&self, query: &TokenVectors) -> Vec<f32> {
+        let mut best = vec![0.0; query.vectors.len() / self.dimensions];
+        raise(self.codes(), self.dimensions, &query.vectors, &mut best);
+        best
+    }
+
+    fn codes(&self) -> &[u8] {
+        self.bytes.get(1..).unwrap_or_default()
+    }
+}
+
+/// Bytes of a token's codes.
+const fn bytes_of(dimensions: usize) -> usize {
+    dimensions.div_ceil(2)
+}
+
+/// The distance of levels with which a vector keeps its direction best. `levels` is scratch of its length.
+fn best_step(vector: &[f32], levels: &mut [f32]) -> f32 {
+    let deviation = (dot(vector, vector) / vector.len() as f32).sqrt();
+    if !deviation.is_normal() {
+        // Nothing but zeros, or not finite: there is no direction to keep.
+        return 1.0;
+    }
+    let mut best = (f32::NEG_INFINITY, deviation);
+    for step in STEPS.map(|step| step * deviation) {
+        for (level, value) in levels.iter_mut().zip(vector) {
+            *level = (value / step + MIDDLE).round().clamp(0.0, 15.0) - MIDDLE;
+        }
+        let cosine = dot(vector, levels) / dot(levels, levels).sqrt();
+        if cosine > best.0 {
+            best = (cosine, step);
+        }
+    }
+    best.1
+}
+
+/// Raises `best`, one value for each vector of the query, to its greatest cosine with any of the tokens.
+fn raise(codes: &[u8], dimensions: usize, query: &[f32], best: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx512f,fma")]
+        fn widest(codes: &[u8], dimensions: usize, query: &[f32], best: &mut [f32]) {
+            raise_each(codes, dimensions, query, best);
+        }
+        #[target_feature(enable = "avx2,fma")]
+        fn wide(codes: &[u8], dimensions: usize, query: &[f32], best: &mut [f32]) {
+            raise_each(codes, dimensions, query, best);
+        }
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma") {
+            // SAFETY: the processor has these features.
+            return unsafe { widest(codes, dimensions, query, best) };
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the processor has these features.
+            return unsafe { wide(codes, dimensions, query, best) };
+        }
+    }
+    raise_each(codes, dimensions, query, best);
+}
+
+#[inline(always)]
+fn raise_each(codes: &[u8], dimensions: usize, query: &[f32], best: &mut [f32]) {
+    let mut levels = vec![0.0; dimensions];
+    for token in codes.chunks_exact(bytes_of(dimensions)) {
+        let (first, second) = levels.split_at_mut(bytes_of(dimensions));
+        for (level, byte) in first.iter_mut().zip(token) {
+            *level = f32::from(byte & 15) - MIDDLE;
+        }
+        for (level, byte) in second.iter_mut().zip(token) {
+            *level = f32::from(byte >> 4) - MIDDLE;
+        }
+        // No level is zero, and so neither is the length.
+        let scale = 1.0 / dot(&levels, &levels).sqrt();
+        for (best, wanted) in best.iter_mut().zip(query.chunks_exact(dimensions)) {
+            *best = best.max(dot(wanted, &levels) * scale);
+        }
+    }
+}
+
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = [0.0f32; LANES];
+    let (mut of_a, mut of_b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    for (a, b) in (&mut of_a).zip(&mut of_b) {
+        for ((lane, a), b) in lanes.iter_mut().zip(a).zip(b) {
+            *lane += a * b;
+        }
+    }
+    let rest: f32 = of_a.remainder().iter().zip(of_b.remainder()).map(|(a, b)| a * b).sum();
+    lanes.iter().sum::<f32>() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Directions that look like a model's: normally distributed, and one value that stands out.
+    fn directions(count: usize, dimensions: usize) -> Vec<f32> {
+        let mut state = 0x9E37_79B9_7F4A_7C15u64;
+        let mut next = || {
+            state ^= state >> 12;
+            state ^= state << 25;
+            state ^= state >> 27;
+            (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 / (1u32 << 23) as f32 - 1.0
+        };
+        let mut vectors: Vec<f32> = (0..count * dimensions).map(|_| next() + next() + next()).collect();
+        for vector in vectors.chunks_exact_mut(dimensions) {
+            vector[0] += 4.0;
+            let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+            vector.iter_mut().for_each(|value| *value /= length);
+        }
+        vectors
+    }
+
+    fn query(vectors: Vec<f32>, dimensions: usize) -> TokenVectors {
+        TokenVectors { ids: vec![0; vectors.len() / dimensions], vectors }
+    }
+
+    #[test]
+    fn every_token_keeps_its_direction() {
+        for dimensions in [1, 2, 7, 48, 384, 385] {
+            let vectors = directions(20, dimensions);
+            let codes = TokenCodes::encode(&vectors, dimensions);
+            assert_eq!(codes.tokens(), 20);
+            for vector in vectors.chunks_exact(dimensions) {
+                let itself = codes.best_similarities(&query(vector.to_vec(), dimensions))[0];
+                assert!(itself > 0.98 && itself < 1.0 + 1e-5, "{dimensions} dimensions: {itself}");
+            }
+        }
+    }
+
+    #[test]
+    fn cosines_are_off_by_a_few_hundredths_at_most() {
+        let (texts, wanted) = (directions(200, 384), directions(230, 384).split_off(200 * 384));
+        for text in texts.chunks_exact(384) {
+            let found = TokenCodes::encode(text, 384).best_similarities(&query(wanted.clone(), 384));
+            for (found, wanted) in found.iter().zip(wanted.chunks_exact(384)) {
+                let exact = dot(text, wanted).max(0.0);
+                assert!((found - exact).abs() < 0.06, "{found} for {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_token_counts_and_a_text_without_tokens_is_like_nothing() {
+        let vectors = directions(3, 64);
+        let codes = TokenCodes::encode(&vectors, 64);
+        let found = codes.best_similarities(&query(vectors[64..].to_vec(), 64));
+        assert!(found.len() == 2 && found.iter().all(|found| *found > 0.99), "{found:?}");
+        let opposite = vectors[..64].iter().map(|value| -value).collect();
+        let found = TokenCodes::encode(&vectors[..64], 64).best_similarities(&query(opposite, 64));
+        assert_eq!(found, [0.0], "no token is less than unlike");
+        assert_eq!(TokenCodes::encode(&[], 64).best_similarities(&query(vectors, 64)), [0.0; 3]);
+    }
+
+    #[test]
+    fn codes_survive_storage_and_malformed_ones_are_an_error() {
+        let codes = TokenCodes::encode(&directions(5, 48), 48);
+        let bytes = codes.clone().into_bytes();
+        assert_eq!(bytes.len(), 1 + 5 * 24);
+        assert_eq!(TokenCodes::from_bytes(bytes.clone(), 48), Ok(codes));
+        assert_eq!(TokenCodes::from_bytes(bytes[..bytes.len() - 1].to_vec(), 48), Err(MalformedCodes), "cut");
+        assert_eq!(TokenCodes::from_bytes(bytes.clone(), 50), Err(MalformedCodes), "of another length");
+        assert_eq!(TokenCodes::from_bytes(bytes.clone(), 0), Err(MalformedCodes));
+        assert_eq!(TokenCodes::from_bytes([&[FORM + 1], &bytes[1..]].concat(), 48), Err(MalformedCodes), "of another form");
+        assert_eq!(TokenCodes::from_bytes(Vec::new(), 48), Err(MalformedCodes));
+        // Whatever the codes are, they are somebody's.
+        let any = TokenCodes::from_bytes([&[FORM][..], &[0x0F; 24], &[0xFF; 24], &[0; 24]].concat(), 48).unwrap();
+        assert!(any.best_similarities(&query(directions(4, 48), 48)).iter().all(|found| (0.0..1.0).contains(found)));
+    }
+
+    #[test]
+    fn vectors_without_a_direction_do_no_harm() {
+        let odd = [0.0; 8].into_iter().chain([f32::NAN; 8]).chain([f32::INFINITY; 8]).collect::<Vec<_>>();
+        let codes = TokenCodes::encode(&odd, 8);
+        assert_eq!(codes.tokens(), 3);
+        assert!(codes.best_similarities(&query(directions(2, 8), 8)).iter().all(|found| found.is_finite()));
+    }
+
+    #[test]
+    fn every_processor_finds_the_same() {
+        let (texts, wanted) = (TokenCodes::encode(&directions(9, 100), 100), directions(4, 100));
+        let (mut fast, mut plain) = ([0.0; 4], [0.0; 4]);
+        raise(texts.codes(), 100, &wanted, &mut fast);
+        raise_each(texts.codes(), 100, &wanted, &mut plain);
+        assert!(fast.iter().zip(&plain).all(|(fast, plain)| (fast - plain).abs() < 1e-5), "{fast:?} {plain:?}");
+    }
+}
