@@ -51,6 +51,8 @@ pub struct EngineConfig {
     pub reranking: Switch,
     /// Milliseconds after which results are given without reranking (`RERANK_TIMEOUT_MS`).
     pub rerank_timeout_ms: u32,
+    /// Whether the vectors of entries' tokens are kept for reranking (`RERANK_STORE_TOKENS`).
+    pub rerank_store_tokens: bool,
     /// `EMBEDDING_ON_FAILURE`.
     pub on_embedding_failure: OnFailure,
     /// `ENABLE_SUMMARY_GENERATION`.
@@ -75,6 +77,7 @@ impl Default for EngineConfig {
             hybrid_context_weight: 0.4,
             reranking: Switch::Auto,
             rerank_timeout_ms: 2_000,
+            rerank_store_tokens: false,
             on_embedding_failure: OnFailure::Degrade,
             summaries: Switch::Auto,
             summary_min_content_length: 500,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use context_model::Result;
-use context_providers::{ProviderError, Role};
+use context_providers::{ProviderError, Role, TextVectors, TokenCodes};
 use context_store::{Embedded, EmbeddedChunk, Embedding};
 
 use crate::meaning::{self, Ready};
@@ -14,6 +14,10 @@ use crate::{Engine, OnFailure};
 const WRITE_PATIENCE: Duration = Duration::from_secs(20);
 /// Chunks that a write waits for at most: some seconds of a small model.
 const WRITE_CHUNKS: usize = 400;
+
+/// Chunks of a text whose tokens' vectors are stored at most. They are some 45 times as large as the text: of a book they
+/// are not worth their place, and reranking encodes the one chunk that it looks at.
+const TOKENS_CHUNKS: usize = 64;
 
 /// What is said of an entry whose vectors come later.
 const PENDING: &str = "embeddings are pending and follow in the background";
@@ -85,21 +89,46 @@ pub(crate) async fn embed(ready: &Arc<Ready>, texts: Vec<Option<String>>, max_ch
         tokio::task::spawn_blocking(move || texts.into_iter().map(|text| text.map(|text| cut(&cutting, &text))).collect::<Vec<_>>())
             .await
             .map_err(|_| ProviderError::Malformed("the texts could not be cut into chunks".to_owned()))?;
-    let inputs: Vec<String> = parts.iter().flatten().flatten().map(|part| part.text.clone()).collect();
-    let wanted = inputs.len();
-    if wanted > max_chunks {
+    if parts.iter().flatten().map(Vec::len).sum::<usize>() > max_chunks {
         return Err(ProviderError::unavailable("the text is long"));
     }
-    let vectors = ready.embedder.embed(inputs, Role::Document).await?;
-    let mut vectors = meaning::checked(vectors, wanted, ready.model.dimensions)?.into_iter();
+    let stores_tokens = |parts: &[Part]| ready.stores_tokens && parts.len() <= TOKENS_CHUNKS;
+    let (with_tokens, without): (Vec<&[Part]>, Vec<&[Part]>) =
+        parts.iter().flatten().map(Vec::as_slice).partition(|parts| stores_tokens(parts));
+    let mut with_tokens = vectors(ready, &with_tokens, true).await?.into_iter();
+    let mut without = vectors(ready, &without, false).await?.into_iter();
     let of_text = |parts: Option<Vec<Part>>| match parts {
         None => Embedding::Later,
         Some(parts) => {
-            let chunk = |(part, vector): (&Part, Vec<f32>)| EmbeddedChunk { start: part.start, end: part.end, vector, tokens: None };
-            Embedding::Now(Embedded { model: ready.model.clone(), chunks: parts.iter().zip(&mut vectors).map(chunk).collect() })
+            let vectors = if stores_tokens(&parts) { &mut with_tokens } else { &mut without };
+            let chunk = |(part, found): (&Part, TextVectors)| EmbeddedChunk {
+                start: part.start,
+                end: part.end,
+                vector: found.vector,
+                tokens: found.tokens.map(TokenCodes::into_bytes),
+            };
+            Embedding::Now(Embedded { model: ready.model.clone(), chunks: parts.iter().zip(vectors).map(chunk).collect() })
         }
     };
     Ok(parts.into_iter().map(of_text).collect())
+}
+
+/// The vectors of these texts' chunks, and of their tokens if wanted, one after the other.
+async fn vectors(ready: &Ready, texts: &[&[Part]], with_tokens: bool) -> Result<Vec<TextVectors>, ProviderError> {
+    let inputs: Vec<String> = texts.iter().copied().flatten().map(|part| part.text.clone()).collect();
+    let wanted = inputs.len();
+    if wanted == 0 {
+        return Ok(Vec::new());
+    }
+    if !with_tokens {
+        let vectors = ready.embedder.embed(inputs, Role::Document).await?;
+        let vectors = meaning::checked(vectors, wanted, ready.model.dimensions)?;
+        return Ok(vectors.into_iter().map(|vector| TextVectors { vector, tokens: None }).collect());
+    }
+    let found = ready.embedder.embed_with_tokens(inputs, Role::Document).await?;
+    let (vectors, tokens): (Vec<_>, Vec<_>) = found.into_iter().map(|TextVectors { vector, tokens }| (vector, tokens)).unzip();
+    let vectors = meaning::checked(vectors, wanted, ready.model.dimensions)?;
+    Ok(vectors.into_iter().zip(tokens).map(|(vector, tokens)| TextVectors { vector, tokens }).collect())
 }
 
 /// The chunks of a text.

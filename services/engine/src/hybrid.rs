@@ -49,11 +49,8 @@ impl Engine {
         let search_ms = milliseconds(started) - model_ms;
         let fused = fuse(&ranking, fusion);
         let mut plan = ranking.plan;
-        let candidates = fused.iter().map(|entry| Candidate {
-            id: entry.id,
-            score: entry.blend,
-            part: entry.meaning.map(|(_, found)| (found.start, found.end)),
-        });
+        let candidates =
+            fused.iter().map(|entry| Candidate { id: entry.id, score: entry.blend, part: entry.meaning.map(|(_, found)| found) });
         let Reranking { order, warning } = self.rerank(caller, &request.query, candidates.collect(), &mut plan).await;
         warnings.extend(warning);
         warnings.extend(ranking.capped_at.map(cap_warning));

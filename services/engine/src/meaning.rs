@@ -34,6 +34,8 @@ enum State {
 pub(crate) struct Ready {
     pub embedder: Arc<dyn Embedder>,
     pub model: EmbeddingModel,
+    /// Whether the vectors of tokens are stored with those of texts, and read when results are reranked.
+    pub stores_tokens: bool,
 }
 
 impl Default for Meaning {
@@ -63,7 +65,7 @@ impl Engine {
         let state = match self.store.vectors() {
             None => State::Off("this database keeps no vectors".to_owned()),
             Some(vectors) => match vectors.use_model(&model).await.map_err(crate::store_error)? {
-                ModelUse::Ready => State::Ready(Arc::new(Ready { embedder, model })),
+                ModelUse::Ready => State::Ready(Arc::new(self.ready(embedder, model))),
                 ModelUse::Impossible(reason) => State::Off(reason),
                 ModelUse::Other(kept) => State::Off(format!(
                     "the database holds vectors of the model `{}` ({} dimensions), and the configured one is `{}` ({}); run \
@@ -75,6 +77,31 @@ impl Engine {
         self.meaning.set(state);
         self.meaning.wake.notify_one();
         Ok(())
+    }
+
+    /// A model whose vectors are stored, and those of tokens too when they are wanted and of use.
+    pub(crate) fn ready(&self, embedder: Arc<dyn Embedder>, model: EmbeddingModel) -> Ready {
+        let stores_tokens = self.config.rerank_store_tokens && self.why_tokens_are_of_no_use(&*embedder).is_none();
+        Ready { embedder, model, stores_tokens }
+    }
+
+    fn why_tokens_are_of_no_use(&self, embedder: &dyn Embedder) -> Option<&'static str> {
+        if self.config.reranking == Switch::False {
+            Some("reranking is off")
+        } else if self.reranker().is_some() {
+            Some("a reranker is configured that reads texts")
+        } else if !embedder.has_token_vectors() {
+            Some("this embedding provider gives no vectors of tokens")
+        } else {
+            None
+        }
+    }
+
+    /// Why storing vectors of tokens would be in vain; `None` when it is not, or search by meaning is off.
+    #[must_use]
+    pub fn why_no_stored_tokens(&self) -> Option<&'static str> {
+        let (ready, _) = self.meaning().ok()?;
+        self.why_tokens_are_of_no_use(&*ready.embedder)
     }
 
     /// Reranks with this from now on, instead of by late interaction.

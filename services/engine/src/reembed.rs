@@ -64,7 +64,7 @@ impl Engine {
         };
         tracing::info!(model = model.identity, state.embedded, state.entries, "Moving to another embedding model");
         progress(state);
-        let ready = Arc::new(Ready { embedder: Arc::clone(&embedder), model });
+        let ready = Arc::new(self.ready(Arc::clone(&embedder), model));
         let mut tolerated = 0;
         loop {
             let refused = look(&ready, vectors, &mut state, &progress).await?;

@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use context_providers::{ProviderError, Role, TokenVectors, best_similarities};
-use context_store::RowSelection;
+use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
+use context_store::{ChunkPlace, ChunkTokens, RankedByMeaning, RowSelection, StoreError, VectorStore};
 use context_text::ContentWord;
 
 use crate::fusion::scale;
@@ -34,8 +34,8 @@ pub(crate) struct Candidate {
     pub id: i64,
     /// What it is chosen by and what is blended: higher is better.
     pub score: f64,
-    /// Its best part, in characters.
-    pub part: Option<(u32, u32)>,
+    /// Its best part, when it was found by meaning.
+    pub part: Option<RankedByMeaning>,
 }
 
 /// The order after reranking.
@@ -90,8 +90,8 @@ impl Engine {
         candidates: &[Candidate],
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
-        let (ids, texts) = self.texts(caller, candidates).await?;
         if let Some(reranker) = self.reranker() {
+            let (ids, texts) = self.texts(caller, candidates).await?;
             notes.push(format!("rerank: by {} of {}", reranker.model(), reranker.provider()));
             let scores = reranker.rerank(query, texts).await?;
             if scores.len() != ids.len() || scores.iter().any(|score| !score.is_finite()) {
@@ -99,10 +99,7 @@ impl Engine {
             }
             return Ok(Some(ids.into_iter().zip(scores).collect()));
         }
-        let Ok((ready, _)) = self.meaning() else { return Ok(None) };
-        let Some(scores) = self.late_interaction(&ready, query, texts).await? else { return Ok(None) };
-        notes.push(format!("rerank: by late interaction with {}", ready.embedder.model().name));
-        let judged: HashMap<i64, f64> = ids.into_iter().zip(scores).collect();
+        let Some(judged) = self.late_interaction(caller, query, candidates, notes).await? else { return Ok(None) };
         let before = scale(candidates.iter().map(|candidate| candidate.score));
         let after = scale(judged.values().copied());
         let blend = |candidate: &Candidate| {
@@ -114,33 +111,50 @@ impl Engine {
 
     /// The best part of each candidate's text; what was deleted meanwhile has none.
     async fn texts(&self, caller: &Caller, candidates: &[Candidate]) -> Result<(Vec<i64>, Vec<String>), ProviderError> {
-        let last = candidates.iter().map(|candidate| candidate.part.map_or(START_CHARS, |(_, end)| end)).max().unwrap_or(0);
+        let last = candidates.iter().map(|candidate| candidate.part.map_or(START_CHARS, |part| part.end)).max().unwrap_or(0);
         let selection = RowSelection { images: false, text_chars: Some(last), explain: false, max_bytes: self.max_reply_bytes() };
         let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
         let found = self.store.get_contexts(&caller.owner, ids, selection, Self::read(None)).await;
-        let found = found.map_err(|error| ProviderError::unavailable(error.to_string()))?;
-        let part = |id: i64| candidates.iter().find(|candidate| candidate.id == id).and_then(|candidate| candidate.part);
-        Ok(found
-            .entries
-            .into_iter()
-            .map(|entry| (entry.id, part_of(&entry.text, part(entry.id).unwrap_or((0, START_CHARS))).to_owned()))
-            .unzip())
+        let found = found.map_err(unreadable)?;
+        let part = |id: i64| {
+            let part = candidates.iter().find(|candidate| candidate.id == id).and_then(|candidate| candidate.part);
+            part.map_or((0, START_CHARS), |part| (part.start, part.end))
+        };
+        Ok(found.entries.into_iter().map(|entry| (entry.id, part_of(&entry.text, part(entry.id)).to_owned())).unzip())
     }
 
-    /// How well each text answers the query, word by word: 0 to 1. `None` when the provider gives no token vectors.
-    async fn late_interaction(&self, ready: &Ready, query: &str, texts: Vec<String>) -> Result<Option<Vec<f64>>, ProviderError> {
-        let Some(mut of_query) = ready.embedder.token_vectors(vec![query.to_owned()], Role::Query).await? else { return Ok(None) };
-        let Some(of_query) = of_query.pop() else { return Ok(None) };
-        let weights = self.weights(ready, query, &of_query, &texts);
-        let Some(vectors) = ready.embedder.token_vectors(texts, Role::Document).await? else { return Ok(None) };
+    /// How well each candidate answers the query, word by word: 0 to 1. `None` when the provider gives no token vectors.
+    async fn late_interaction(
+        &self,
+        caller: &Caller,
+        query: &str,
+        candidates: &[Candidate],
+        notes: &mut Vec<String>,
+    ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
+        let Ok((ready, vectors)) = self.meaning() else { return Ok(None) };
+        let (of_query, (ids, texts), stored) = tokio::try_join!(
+            ready.embedder.token_vectors(vec![query.to_owned()], Role::Query),
+            self.texts(caller, candidates),
+            stored_tokens(caller, &ready, vectors, candidates),
+        )?;
+        let Some(of_query) = of_query.and_then(|mut of_query| of_query.pop()) else { return Ok(None) };
+        let weights = self.weights(&ready, query, &of_query, &texts);
+        let (anew, texts): (Vec<i64>, Vec<String>) = ids.into_iter().zip(texts).filter(|(id, _)| !stored.contains_key(id)).unzip();
+        let mut note = format!("rerank: by late interaction with {}", ready.embedder.model().name);
+        if ready.stores_tokens {
+            note.push_str(&format!("; the token vectors of {} entries were stored, of {} not", stored.len(), anew.len()));
+        }
+        notes.push(note);
+        let Some(encoded) = ready.embedder.token_vectors(texts, Role::Document).await? else { return Ok(None) };
         let dimensions = ready.model.dimensions as usize;
-        let total: f64 = weights.iter().sum();
-        let score = |vectors: &TokenVectors| {
-            let similarities = best_similarities(&of_query, vectors, dimensions);
-            let sum: f64 = similarities.iter().zip(&weights).map(|(similarity, weight)| f64::from(*similarity) * weight).sum();
-            if total > 0.0 { (sum / total).clamp(0.0, 1.0) } else { 0.0 }
+        let judge = move || {
+            // As codes too, so that stored and encoded ones are judged alike.
+            let anew = anew.into_iter().zip(encoded).map(|(id, tokens)| (id, TokenCodes::encode(&tokens.vectors, dimensions)));
+            stored.into_iter().chain(anew).map(|(id, codes)| (id, score(&codes, &of_query, &weights))).collect()
         };
-        Ok(Some(vectors.iter().map(score).collect()))
+        // Long texts and a long query are some hundred million products.
+        let scores = tokio::task::spawn_blocking(judge).await;
+        scores.map(Some).map_err(|_| ProviderError::Malformed("the texts could not be compared with the query".to_owned()))
     }
 
     /// What each token of the query weighs, among these texts.
@@ -170,6 +184,40 @@ impl Engine {
         weights.truncate(tokens.ids.len());
         weights
     }
+}
+
+/// What is stored of the tokens of each candidate's best part, of its first one when the best is not known.
+async fn stored_tokens(
+    caller: &Caller,
+    ready: &Ready,
+    vectors: &dyn VectorStore,
+    candidates: &[Candidate],
+) -> Result<HashMap<i64, TokenCodes>, ProviderError> {
+    if !ready.stores_tokens {
+        return Ok(HashMap::new());
+    }
+    let place = |candidate: &Candidate| ChunkPlace { id: candidate.id, position: candidate.part.map_or(0, |part| part.position) };
+    let places = candidates.iter().map(place).collect();
+    let found = vectors.tokens(&caller.owner, &ready.model, places).await.map_err(unreadable)?;
+    let codes = |ChunkTokens { place, tokens }| match TokenCodes::from_bytes(tokens, ready.model.dimensions as usize) {
+        Ok(codes) => Some((place.id, codes)),
+        Err(error) => {
+            tracing::warn!(entry.id = place.id, "{error}; the entry is encoded again for each search");
+            None
+        }
+    };
+    Ok(found.into_iter().filter_map(codes).collect())
+}
+
+fn unreadable(error: StoreError) -> ProviderError {
+    ProviderError::unavailable(error.to_string())
+}
+
+/// How well these tokens answer the query, 0 to 1.
+fn score(tokens: &TokenCodes, query: &TokenVectors, weights: &[f64]) -> f64 {
+    let total: f64 = weights.iter().sum();
+    let sum: f64 = tokens.best_similarities(query).iter().zip(weights).map(|(similarity, weight)| f64::from(*similarity) * weight).sum();
+    if total > 0.0 { (sum / total).clamp(0.0, 1.0) } else { 0.0 }
 }
 
 /// The best candidates, best first, then the greater id.

@@ -51,8 +51,7 @@ impl Engine {
         let ranking = vectors.rank(&caller.owner, search, filter, Self::read(min_revision)).await.map_err(crate::store_error)?;
         let search_ms = milliseconds(started) - model_ms;
         let mut plan = ranking.plan;
-        let candidates =
-            ranking.semantic.iter().map(|found| Candidate { id: found.id, score: -found.distance, part: Some((found.start, found.end)) });
+        let candidates = ranking.semantic.iter().map(|found| Candidate { id: found.id, score: -found.distance, part: Some(*found) });
         let reranking = self.rerank(caller, &request.query, candidates.collect(), &mut plan).await;
         let Reranking { order, warning: _ } = reranking;
         let of_id = |id: i64| ranking.semantic.iter().find(|found| found.id == id).copied();

@@ -93,20 +93,3 @@ pub trait Embedder: Send + Sync {
         Ok(None)
     }
 }
-
-/// For each token of the query the cosine of the token of the text that is nearest to it; 0 without any.
-#[must_use]
-pub fn best_similarities(query: &TokenVectors, text: &TokenVectors, dimensions: usize) -> Vec<f32> {
-    let dimensions = dimensions.max(1);
-    let best = |wanted: &[f32]| {
-        let cosine = |found: &[f32]| {
-            let mut lanes = [0.0f32; 16];
-            for (a, b) in wanted.chunks(16).zip(found.chunks(16)) {
-                lanes.iter_mut().zip(a.iter().zip(b)).for_each(|(lane, (a, b))| *lane += a * b);
-            }
-            lanes.iter().sum::<f32>()
-        };
-        text.vectors.chunks_exact(dimensions).map(cosine).fold(0.0, f32::max)
-    };
-    query.vectors.chunks_exact(dimensions).map(best).collect()
-}

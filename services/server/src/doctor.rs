@@ -118,10 +118,12 @@ async fn embeddings(config: &Config, found: &mut Examination) {
         Ok(choice) => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
                 let model = embedder.model();
+                let stores_nothing = config.search.rerank_store_tokens && !embedder.has_token_vectors();
+                let advice = if stores_nothing { "; RERANK_STORE_TOKENS has no effect: it gives no vectors of tokens" } else { "" };
                 found.line(
                     true,
                     "embeddings",
-                    format_args!("`{}` works ({} dimensions, {})", model.name, model.dimensions, model.provider),
+                    format_args!("`{}` works ({} dimensions, {}){advice}", model.name, model.dimensions, model.provider),
                 );
             }
             Ok(Err(reason)) | Err(reason) => found.line(false, "embeddings", reason),

@@ -229,6 +229,9 @@ async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), Strin
         return Err(reason);
     }
     tracing::info!(model = model.identity(), dimensions = model.dimensions, provider = model.provider, "Embeds with `{}`", model.name);
+    if let Some(reason) = engine.config().rerank_store_tokens.then(|| engine.why_no_stored_tokens()).flatten() {
+        tracing::warn!("RERANK_STORE_TOKENS has no effect: {reason}");
+    }
     Ok(())
 }
 

@@ -29,7 +29,7 @@ fn model() -> PathBuf {
 }
 
 fn home() -> Home {
-    Home::new().with("EMBEDDING_MODEL_PATH", model())
+    Home::new().with("EMBEDDING_MODEL_PATH", model()).with("RERANK_STORE_TOKENS", "true")
 }
 
 #[derive(QueryableByName)]
@@ -52,6 +52,8 @@ struct Counts {
     entries: i64,
     #[diesel(sql_type = BigInt)]
     embedded: i64,
+    #[diesel(sql_type = BigInt)]
+    without_tokens: i64,
 }
 
 /// Copies what a killed process left, so that looking at it recovers the copy.
@@ -75,11 +77,12 @@ fn chunks(database: &Path) -> Vec<Chunk> {
     .expect("the vectors can be read")
 }
 
-/// Entries, and those of them that have vectors in use.
+/// Entries, those of them that have vectors in use, and chunks of all models without the vectors of their tokens.
 fn counts(database: &Path) -> Counts {
     diesel::sql_query(
         "SELECT (SELECT count(*) FROM entries) AS entries, (SELECT count(DISTINCT row_id) FROM chunks JOIN embedding_sets USING (set_id) \
-         WHERE current = 1) AS embedded",
+         WHERE current = 1) AS embedded, (SELECT count(*) FROM chunks c LEFT JOIN chunk_tokens t USING (owner, row_id, set_id, position) \
+         WHERE t.tokens IS NULL) AS without_tokens",
     )
     .get_result(&mut connect(database))
     .expect("the entries can be counted")
@@ -143,8 +146,8 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
         let left = left.path().join("contexts.db");
         nothing_wrong(&audit(&left), &format!("round {round}, in the files"));
         // The model is inside the service and answers, so that no entry had to wait.
-        let Counts { entries, embedded } = counts(&left);
-        assert_eq!(embedded, entries, "round {round}");
+        let Counts { entries, embedded, without_tokens } = counts(&left);
+        assert_eq!((embedded, without_tokens), (entries, 0), "round {round}");
         nothing_wrong(&vectors_are_of_their_texts(&chunks(&left)).await, &format!("round {round}, in the files"));
     }
     let service = home.start().await;
@@ -189,7 +192,9 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
         let left = copy(&home.database());
         let left = left.path().join("contexts.db");
         nothing_wrong(&audit(&left), &format!("round {round}, in the files"));
-        assert_eq!(counts(&left).embedded, ENTRIES as i64, "round {round}: searches had all vectors of one model all the time");
+        let Counts { embedded, without_tokens, .. } = counts(&left);
+        assert_eq!(embedded, ENTRIES as i64, "round {round}: searches had all vectors of one model all the time");
+        assert_eq!(without_tokens, 0, "round {round}");
         let now = gathered(&left);
         assert!(now >= before, "round {round}: {now} of {before} entries that were embedded are there");
         before = now;

@@ -295,6 +295,78 @@ async fn a_cross_encoder_orders_the_results_when_one_is_configured() {
     }
 }
 
+/// The scores after reranking by id, and the note on which token vectors were stored.
+async fn reranked(service: &Service, kind: &str, query: &str) -> (Vec<(i64, f64)>, Option<String>) {
+    let found = search(service, kind, json!({"query": query, "limit": 100, "explain_query": true})).await;
+    let score = |hit: &Value| (hit["id"].as_i64().unwrap(), hit["scores"]["rerank_score"].as_f64().unwrap());
+    let plan = found["stats"]["query_plan"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let note = plan.clone().find_map(|line| line.split_once("; ").filter(|_| line.starts_with("rerank: by late interaction")));
+    assert!(plan.into_iter().any(|line| line.starts_with("rerank:")), "{found}");
+    (found["results"].as_array().unwrap().iter().map(score).collect(), note.map(|(_, note)| note.to_owned()))
+}
+
+fn alike(one: &[(i64, f64)], other: &[(i64, f64)]) {
+    assert_eq!(one.len(), other.len());
+    for (id, score) in one {
+        let found = other.iter().find(|(found, _)| found == id).unwrap_or_else(|| panic!("{id} is missing"));
+        assert!((found.1 - score).abs() < 0.02, "{id}: {score} and {}", found.1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_them_are_encoded() {
+    for database in Database::all().await {
+        let storing = [with_model(), vec!["--rerank-store-tokens=true".to_owned()]].concat();
+        let long = format!("{}agents search threads. {}", "the database stores tags. ".repeat(60), "why did we choose. ".repeat(60));
+        let texts = TEXTS.iter().map(|text| (*text).to_owned()).chain((0..20).map(|n| format!("{} {n}", TEXTS[n % 4]))).chain([long]);
+        let (first, second): (Vec<_>, Vec<_>) = texts.enumerate().partition(|(n, _)| n % 3 > 0);
+        let questions = ["agents and tags", "why did we choose the database?"];
+
+        let service = database.start(&storing).await;
+        for (n, text) in &first {
+            service.store(&format!("t{}", n % 2), text).await;
+        }
+        for kind in ["semantic", "hybrid"] {
+            let (_, note) = reranked(&service, kind, questions[0]).await;
+            assert_eq!(note.as_deref(), Some("the token vectors of 16 entries were stored, of 0 not"), "{kind}");
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        // Off, nothing is read and nothing written.
+        let service = database.start(&with_model()).await;
+        for (n, text) in &second {
+            service.store(&format!("t{}", n % 2), text).await;
+        }
+        let mut encoded = Vec::new();
+        for kind in ["semantic", "hybrid"] {
+            for question in questions {
+                let (scores, note) = reranked(&service, kind, question).await;
+                assert_eq!(note, None);
+                encoded.push(scores);
+            }
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&storing).await;
+        let mut encoded = encoded.into_iter();
+        for kind in ["semantic", "hybrid"] {
+            for question in questions {
+                let (scores, note) = reranked(&service, kind, question).await;
+                assert_eq!(note.as_deref(), Some("the token vectors of 16 entries were stored, of 9 not"), "{kind}");
+                alike(&scores, &encoded.next().unwrap());
+            }
+        }
+        let changed = reranked(&service, "semantic", questions[0]).await.0[0].0;
+        service.patch(&format!("/v1/contexts/{changed}"), json!({"text": "something else"})).send().await;
+        let (scores, _) = reranked(&service, "semantic", "something else").await;
+        assert_eq!(scores[0].0, changed, "a changed text has the token vectors of what it says now");
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn both_databases_give_the_same_distances_and_the_same_order() {
     let Some(server) = Database::postgres().await else { return };

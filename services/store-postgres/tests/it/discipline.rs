@@ -64,9 +64,11 @@ fn the_schema_keeps_the_owner_first_and_needs_nothing_global() {
         for word in ["trigger", "serial", "sequence", "generated ", "nextval", "gen_random_uuid"] {
             assert!(!sql.contains(word), "{}: {word}", path.display());
         }
-        for (at, _) in sql.match_indices("primary key (") {
-            keys += 1;
-            assert!(sql[at..].starts_with("primary key (owner_id"), "{}", &sql[at..(at + 60).min(sql.len())]);
+        for key in ["primary key (", "foreign key ("] {
+            for (at, _) in sql.match_indices(key) {
+                keys += 1;
+                assert!(sql[at + key.len()..].starts_with("owner_id"), "{}", &sql[at..(at + 60).min(sql.len())]);
+            }
         }
         for (at, _) in sql.match_indices("create index") {
             keys += 1;
