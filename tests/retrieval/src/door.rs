@@ -69,6 +69,8 @@ pub struct Own {
     pub embedder: Option<Arc<dyn Embedder>>,
     /// `HYBRID_RRF_K`.
     pub rrf_k: u32,
+    /// `RERANK_STORE_TOKENS`.
+    pub store_tokens: bool,
 }
 
 /// Somebody to ask.
@@ -93,6 +95,7 @@ impl Own {
             hybrid_rrf_k: self.rrf_k,
             hybrid_context_weight: setup.context_weight,
             rerank_timeout_ms: RERANK_TIMEOUT_MS,
+            rerank_store_tokens: self.store_tokens,
             ..EngineConfig::default()
         };
         let engine = Engine::new(Arc::clone(&self.store), config, self.clock.clone())?;

@@ -57,6 +57,9 @@ struct Cli {
     /// Ask only the searches with this in their name; may be given several times
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
+    /// As the setting RERANK_STORE_TOKENS of the service
+    #[arg(long)]
+    store_tokens: bool,
     /// An empty PostgreSQL database to use instead of a SQLite file; the entries stay in it
     #[arg(long, value_name = "URL")]
     postgres: Option<String>,
@@ -108,9 +111,9 @@ async fn main() -> Result<(), Error> {
             Some(Arc::new(loaded?))
         }
     };
-    let own = Own { store, clock: Arc::new(SetClock::default()), embedder, rrf_k };
+    let own = Own { store, clock: Arc::new(SetClock::default()), embedder, rrf_k, store_tokens: cli.store_tokens };
     let started = Instant::now();
-    let keys = fill(&own.engine(plain).await?, &own.clock, &set).await?;
+    let keys = fill(&own.engine(reranking).await?, &own.clock, &set).await?;
     println!("{} entries, {} questions; stored in {:.1} s", set.entries.len(), set.questions.len(), started.elapsed().as_secs_f64());
     println!("HYBRID_RRF_K={rrf_k} HYBRID_CONTEXT_WEIGHT={weight}");
     println!("{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
@@ -180,6 +183,7 @@ fn settings(cli: &Cli, database: &Path, neighbourhood: &Neighbourhood, rrf_k: u3
         ("HYBRID_RRF_K", rrf_k.to_string()),
         ("CONTEXT_NEIGHBOURS", neighbourhood.entries.to_string()),
         ("CONTEXT_GAP_MINUTES", (neighbourhood.gap.as_secs() / 60).to_string()),
+        ("RERANK_STORE_TOKENS", cli.store_tokens.to_string()),
     ];
     match &cli.postgres {
         None => settings.push(("DB_PATH", database.display().to_string())),
