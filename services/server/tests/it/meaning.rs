@@ -368,6 +368,27 @@ async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_text_of_very_many_chunks_is_stored_without_token_vectors() {
+    for database in Database::all().await {
+        let flags = [with_model(), vec!["--rerank-store-tokens=true".to_owned(), "--chunk-size=16".to_owned()]].concat();
+        let service = database.start(&flags).await;
+        let book = "the database stores tags. ".repeat(400);
+        // Together, so that they must not take each other's vectors.
+        let entries: Vec<Value> =
+            [TEXTS[1], &book, TEXTS[2]].iter().map(|text| json!({"thread_id": "t", "source": "user", "text": text})).collect();
+        let reply = service.post("/v1/contexts/batch", json!({"entries": entries})).send().await;
+        assert_eq!(reply.json()["succeeded"], 3, "{}", reply.json());
+        for text in [TEXTS[1], TEXTS[2]] {
+            let found = search(&service, "semantic", json!({"query": text})).await;
+            assert!(found["results"][0]["scores"]["semantic_distance"].as_f64().unwrap() < 1e-2, "{found}");
+            assert_eq!(found["results"][0]["text_content"], text);
+        }
+        let (_, note) = reranked(&service, "semantic", "tags").await;
+        assert_eq!(note.as_deref(), Some("the token vectors of 2 entries were stored, of 1 not"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn both_databases_give_the_same_distances_and_the_same_order() {
     let Some(server) = Database::postgres().await else { return };
     let mut answers = Vec::new();
