@@ -17,10 +17,6 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// Replies are many small strings.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
