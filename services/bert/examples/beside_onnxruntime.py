@@ -2,7 +2,7 @@
 
     pip install numpy onnx onnxruntime safetensors tokenizers
     cargo build --release --workspace --example turns
-    python onnxruntime.py MODEL_DIRECTORY TEXTS target/release/examples/turns
+    python beside_onnxruntime.py MODEL_DIRECTORY TEXTS target/release/examples/turns
 
 Rounds take turns. onnxruntime gets one batch of all texts, padded to the longest, one thread, and the operators that its own
 optimiser fuses BERT into (Attention, SkipLayerNormalization, BiasGelu). The texts of a round are the next 32 lines of TEXTS.

@@ -1,4 +1,4 @@
-//! Embeds what comes on stdin, and says how much CPU time that took: the other half of `onnxruntime.py`.
+//! Embeds what comes on stdin, and says how much CPU time that took: the other half of `beside_onnxruntime.py`.
 //!
 //! Each line is a JSON list of texts; the answer is a line with their `vectors` and `cpu_seconds`.
 

@@ -1,7 +1,7 @@
 """How long sqlite-vec takes for what `scan` asks of the index: the same vectors, the same queries, the nearest ten.
 
     pip install sqlite-vec apsw numpy
-    python sqlite_vec.py 100000 384 VECTORS
+    python beside_sqlite_vec.py 100000 384 VECTORS
 
 VECTORS as for `scan`: 32-bit floats, little-endian; every so many-th vector is a query, the others are stored. Memory holds
 the database, as it holds the index.
