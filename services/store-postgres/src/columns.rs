@@ -1,7 +1,6 @@
 //! Columns of text that mean something else, read where the driver holds them: no copy of the text is made.
 
 use context_model::{JsonObject, Source};
-use context_store::BoxError;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::pg::{Pg, PgValue};
 use diesel::sql_types::Text;
@@ -15,7 +14,7 @@ pub(crate) struct SourceColumn(pub Source);
 impl FromSql<Text, Pg> for SourceColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         let known = [Source::User, Source::Agent].into_iter().find(|source| source.as_str().as_bytes() == value.as_bytes());
-        known.map(Self).ok_or_else(|| unreadable("source", None))
+        known.map(Self).ok_or_else(|| Unreadable { what: "source", source: None }.into())
     }
 }
 
@@ -30,11 +29,7 @@ pub(crate) struct MetadataColumn {
 impl FromSql<Text, Pg> for MetadataColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         let json = value.as_bytes();
-        let object = serde_json::from_slice(json).map_err(|error| unreadable("metadata", Some(error)))?;
+        let object = serde_json::from_slice(json).map_err(|error| Unreadable { what: "metadata", source: Some(error) })?;
         Ok(Self { object, bytes: json.len() })
     }
-}
-
-fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> BoxError {
-    Unreadable { what, source }.into()
 }
