@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     )?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
-    // Sorted maps: the same object gives the same bytes and the same JSON every time.
-    tonic_prost_build::configure().btree_map(".").compile_fds(descriptors)?;
+    // An object is kept as its bytes (see src/object.rs).
+    tonic_prost_build::configure().extern_path(".context.v1.Object", "crate::Object").compile_fds(descriptors)?;
     Ok(())
 }

@@ -1,7 +1,5 @@
 //! The operations that are measured, as each wire has them.
 
-use std::collections::BTreeMap;
-
 use context_proto::v1 as pb;
 use serde_json::{Map, Value, json};
 
@@ -52,11 +50,11 @@ impl Operation {
                 let priority = pb::MetadataFilter {
                     key: "priority".into(),
                     operator: Some("gte".into()),
-                    value: Some(value(&Value::from(query.priority))),
+                    value: Some(pb::Value { kind: Some(pb::value::Kind::IntValue(query.priority)) }),
                     case_sensitive: None,
                 };
                 let filter =
-                    pb::Filter { metadata: Some(object(&query.metadata())), metadata_filters: vec![priority], ..pb::Filter::default() };
+                    pb::Filter { metadata: Some((&query.metadata()).into()), metadata_filters: vec![priority], ..pb::Filter::default() };
                 grpc::Message::Search(pb::SearchContextRequest { filter: Some(filter), ..pb::SearchContextRequest::default() })
             }
             Self::FullText(query) => {
@@ -126,27 +124,7 @@ pub fn store(entry: &Entry) -> pb::StoreContextRequest {
         source: (*source).to_owned(),
         text: text.clone(),
         images: None,
-        metadata: Some(object(metadata)),
+        metadata: Some(metadata.into()),
         tags: Some(pb::StringList { values: tags.clone() }),
     }
-}
-
-fn object(map: &Map<String, Value>) -> pb::Object {
-    pb::Object { fields: map.iter().map(|(key, member)| (key.clone(), value(member))).collect::<BTreeMap<_, _>>() }
-}
-
-fn value(value_: &Value) -> pb::Value {
-    use pb::value::Kind;
-    let kind = match value_ {
-        Value::Null => Kind::NullValue(0),
-        Value::Bool(bool) => Kind::BoolValue(*bool),
-        Value::Number(number) => match number.as_i64() {
-            Some(int) => Kind::IntValue(int),
-            None => Kind::DoubleValue(number.as_f64().unwrap_or_default()),
-        },
-        Value::String(text) => Kind::StringValue(text.clone()),
-        Value::Array(values) => Kind::ListValue(pb::ListValue { values: values.iter().map(value).collect() }),
-        Value::Object(map) => Kind::ObjectValue(object(map)),
-    };
-    pb::Value { kind: Some(kind) }
 }

@@ -279,7 +279,7 @@ macro_rules! operations {
                 let request: model::$request = message.try_into().unwrap();
                 let reply = self.handle(stringify!($rpc), serde_json::to_value(request).unwrap(), metadata).await?;
                 let reply: model::$reply = serde_json::from_value(reply).unwrap();
-                Ok(Response::new(reply.into()))
+                Ok(Response::new(reply.try_into().unwrap()))
             })*
 
             async fn get_statistics(&self, request: Request<pb::GetStatisticsRequest>) -> Result<Response<pb::GetStatisticsResponse>, Status> {

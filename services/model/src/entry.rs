@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{ImageInput, JsonObject, Timestamp, Violations};
+use crate::{ImageInput, ObjectText, Timestamp, Violations};
 
 /// Who wrote an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
@@ -104,7 +104,7 @@ pub struct Entry {
     pub summary: String,
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
-    pub metadata: JsonObject,
+    pub metadata: ObjectText,
     /// Its tags, sorted.
     pub tags: Vec<String>,
     /// When it was stored.

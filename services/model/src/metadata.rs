@@ -21,6 +21,13 @@ impl Metadata {
     /// Bytes of its compact JSON at most.
     pub const MAX_BYTES: usize = 1024 * 1024;
 
+    /// The error of an object that is nested too deep, found at `path`.
+    #[must_use]
+    pub fn too_deep(path: &str) -> Error {
+        let root = path.split(['.', '[']).next().unwrap_or_default();
+        Error::invalid(root, format!("`{root}` is nested more than {} levels deep", Self::MAX_DEPTH))
+    }
+
     /// Checks an object; `None` and violations under `field` when it breaks a rule.
     pub fn parse(object: JsonObject, field: &str, violations: &mut Violations) -> Option<Self> {
         match check(&object, field) {
@@ -134,11 +141,7 @@ fn check_value(value: &Value, path: &dyn Fn() -> String, depth: usize) -> Result
             ))
         }
         Value::Number(_) => Ok(()),
-        Value::Array(_) | Value::Object(_) if depth > Metadata::MAX_DEPTH => {
-            let path = path();
-            let root = path.split(['.', '[']).next().unwrap_or_default().to_owned();
-            Err(Error::invalid(root.clone(), format!("`{root}` is nested more than {} levels deep", Metadata::MAX_DEPTH)))
-        }
+        Value::Array(_) | Value::Object(_) if depth > Metadata::MAX_DEPTH => Err(Metadata::too_deep(&path())),
         Value::Array(items) => {
             items.iter().enumerate().try_for_each(|(i, item)| check_value(item, &|| format!("{}[{i}]", path()), depth + 1))
         }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{ContentType, FilterInput, ImageInput, JsonObject, MetadataFilter, Source, Timestamp};
+use crate::{ContentType, FilterInput, ImageInput, JsonObject, MetadataFilter, ObjectText, Source, Timestamp};
 
 /// Declares a search request: its own fields, then the filters and options that all four searches share. (serde's
 /// `flatten` would do it with one struct, but not together with `deny_unknown_fields`.)
@@ -152,7 +152,7 @@ pub struct SearchHit {
     pub is_text_content_truncated: bool,
     /// Its metadata.
     #[schema(value_type = std::collections::BTreeMap<String, serde_json::Value>)]
-    pub metadata: JsonObject,
+    pub metadata: ObjectText,
     /// Its tags, sorted.
     pub tags: Vec<String>,
     /// When it was stored.

@@ -8,9 +8,10 @@ use context_model::{
     SearchArtifactsRequest, UpdateArtifactReply, UpdateArtifactRequest,
 };
 
+use crate::object::Object;
 use crate::reply::{all, missing, timestamp_from_pb, timestamp_to_pb, try_all};
 use crate::v1 as pb;
-use crate::value::{object_from_pb, object_to_pb};
+use crate::value::object_from_pb;
 
 same_fields! {
     ListArtifactsRequest = ListArtifactsRequest { limit, offset, cursor, min_revision }
@@ -39,14 +40,14 @@ impl TryFrom<pb::CreateArtifactRequest> for CreateArtifactRequest {
 impl From<CreateArtifactRequest> for pb::CreateArtifactRequest {
     fn from(request: CreateArtifactRequest) -> Self {
         let CreateArtifactRequest { content, title, metadata } = request;
-        Self { content, title, metadata: metadata.map(object_to_pb) }
+        Self { content, title, metadata: metadata.as_ref().map(Object::from) }
     }
 }
 
 impl From<CreateArtifactReply> for pb::CreateArtifactResponse {
     fn from(reply: CreateArtifactReply) -> Self {
         let CreateArtifactReply { id, title, content, metadata, created_at, message, version, revision } = reply;
-        let (metadata, created_at) = (Some(object_to_pb(metadata)), Some(timestamp_to_pb(created_at)));
+        let (metadata, created_at) = (Some(Object::from(&metadata)), Some(timestamp_to_pb(created_at)));
         Self { id, title, content, metadata, created_at, message, version, revision }
     }
 }
@@ -75,7 +76,7 @@ impl From<UpdateArtifactRequest> for pb::UpdateArtifactRequest {
     fn from(request: UpdateArtifactRequest) -> Self {
         let UpdateArtifactRequest { artifact_id, title, content, metadata, edits, expected_version } = request;
         let edits = edits.map(|edits| pb::ArtifactEditList { edits: all(edits) });
-        Self { artifact_id, title, content, metadata: metadata.map(object_to_pb), edits, expected_version }
+        Self { artifact_id, title, content, metadata: metadata.as_ref().map(Object::from), edits, expected_version }
     }
 }
 
@@ -86,7 +87,7 @@ impl From<Artifact> for pb::Artifact {
             id,
             title,
             content,
-            metadata: Some(object_to_pb(metadata)),
+            metadata: Some(Object::from(&metadata)),
             created_at: Some(timestamp_to_pb(created_at)),
             updated_at: Some(timestamp_to_pb(updated_at)),
             version,
@@ -154,7 +155,7 @@ impl From<ArtifactSummary> for pb::ArtifactSummary {
             id,
             title,
             content_preview,
-            metadata: Some(object_to_pb(metadata)),
+            metadata: Some(Object::from(&metadata)),
             created_at: Some(timestamp_to_pb(created_at)),
             updated_at: Some(timestamp_to_pb(updated_at)),
         }
@@ -196,7 +197,7 @@ impl TryFrom<pb::ListArtifactsResponse> for ListArtifactsReply {
 impl From<ArtifactHit> for pb::ArtifactHit {
     fn from(hit: ArtifactHit) -> Self {
         let ArtifactHit { id, title, content_preview, metadata, relevance_context, created_at } = hit;
-        let (metadata, created_at) = (Some(object_to_pb(metadata)), Some(timestamp_to_pb(created_at)));
+        let (metadata, created_at) = (Some(Object::from(&metadata)), Some(timestamp_to_pb(created_at)));
         Self { id, title, content_preview, metadata, relevance_context, created_at }
     }
 }
@@ -262,7 +263,7 @@ impl TryFrom<pb::ListArtifactVersionsResponse> for ListArtifactVersionsReply {
 impl From<GetArtifactVersionReply> for pb::GetArtifactVersionResponse {
     fn from(reply: GetArtifactVersionReply) -> Self {
         let GetArtifactVersionReply { version, title, content, metadata, updated_at, revision } = reply;
-        let (metadata, updated_at) = (Some(object_to_pb(metadata)), Some(timestamp_to_pb(updated_at)));
+        let (metadata, updated_at) = (Some(Object::from(&metadata)), Some(timestamp_to_pb(updated_at)));
         Self { version, title, content, metadata, updated_at, revision }
     }
 }

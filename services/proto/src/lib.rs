@@ -1,8 +1,8 @@
 //! The wire contract `context.v1`: generated messages, client and server, and their conversions to and from the types
 //! of `context-model`.
 //!
-//! Requests become model types by `TryFrom` (a metadata value can be malformed), replies by `From`; the gateway goes
-//! the other way. Conversions name every field, so that a field added on one side does not compile until it is
+//! Requests become model types by `TryFrom` (a metadata value can be malformed), replies by `From` or, where they show
+//! what a database holds, `TryFrom`; the gateway goes the other way. Conversions name every field, so that a field added on one side does not compile until it is
 //! handled.
 
 #[allow(clippy::all, reason = "generated")]
@@ -15,10 +15,13 @@ pub mod v1 {
 mod reply;
 mod artifacts;
 mod keys;
+mod object;
 mod request;
 mod status;
 mod value;
+mod write;
 
+pub use object::Object;
 pub use status::{error_from_status, status_from_error};
 
 /// The serialized `FileDescriptorSet` of the contract, for server reflection.

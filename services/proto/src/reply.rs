@@ -10,7 +10,7 @@ use context_model::{
 
 use crate::request::{images_from_pb, images_to_pb};
 use crate::v1 as pb;
-use crate::value::{object_from_pb, object_to_pb};
+use crate::value::{text_from_pb, text_to_pb};
 
 /// Two structs with equal field names, converted field by field in both directions.
 macro_rules! same_fields {
@@ -85,24 +85,26 @@ pub(crate) fn try_all<A, B: TryFrom<A, Error = Error>>(values: Vec<A>) -> Result
     values.into_iter().map(TryInto::try_into).collect()
 }
 
-impl From<Entry> for pb::Context {
-    fn from(entry: Entry) -> Self {
+impl TryFrom<Entry> for pb::Context {
+    type Error = Error;
+
+    fn try_from(entry: Entry) -> Result<Self> {
         let Entry { id, thread_id, source, content_type, text_content, summary, metadata, tags, created_at, updated_at, version, images } =
             entry;
-        Self {
+        Ok(Self {
             id,
             thread_id,
             source: source.as_str().to_owned(),
             content_type: content_type.as_str().to_owned(),
             text_content,
             summary,
-            metadata: Some(object_to_pb(metadata)),
+            metadata: Some(text_to_pb(&metadata)?),
             tags,
             created_at: Some(timestamp_to_pb(created_at)),
             updated_at: Some(timestamp_to_pb(updated_at)),
             version,
             images: images.map(images_to_pb),
-        }
+        })
     }
 }
 
@@ -131,7 +133,7 @@ impl TryFrom<pb::Context> for Entry {
             content_type: content_type_from_pb(&content_type)?,
             text_content,
             summary,
-            metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            metadata: text_from_pb(metadata)?,
             tags,
             created_at: timestamp_from_pb(created_at)?,
             updated_at: timestamp_from_pb(updated_at)?,
@@ -141,8 +143,10 @@ impl TryFrom<pb::Context> for Entry {
     }
 }
 
-impl From<SearchHit> for pb::ContextHit {
-    fn from(hit: SearchHit) -> Self {
+impl TryFrom<SearchHit> for pb::ContextHit {
+    type Error = Error;
+
+    fn try_from(hit: SearchHit) -> Result<Self> {
         let SearchHit {
             id,
             thread_id,
@@ -160,7 +164,7 @@ impl From<SearchHit> for pb::ContextHit {
             scores,
             highlighted,
         } = hit;
-        Self {
+        Ok(Self {
             id,
             thread_id,
             source: source.as_str().to_owned(),
@@ -168,7 +172,7 @@ impl From<SearchHit> for pb::ContextHit {
             text_content,
             summary,
             is_text_content_truncated,
-            metadata: Some(object_to_pb(metadata)),
+            metadata: Some(text_to_pb(&metadata)?),
             tags,
             created_at: Some(timestamp_to_pb(created_at)),
             updated_at: Some(timestamp_to_pb(updated_at)),
@@ -180,7 +184,7 @@ impl From<SearchHit> for pb::ContextHit {
                 Scores::Hybrid(scores) => pb::context_hit::Scores::HybridScores(scores.into()),
             }),
             highlighted,
-        }
+        })
     }
 }
 
@@ -213,7 +217,7 @@ impl TryFrom<pb::ContextHit> for SearchHit {
             text_content,
             summary,
             is_text_content_truncated,
-            metadata: object_from_pb(metadata.unwrap_or_default(), "metadata")?,
+            metadata: text_from_pb(metadata)?,
             tags,
             created_at: timestamp_from_pb(created_at)?,
             updated_at: timestamp_from_pb(updated_at)?,
@@ -263,10 +267,12 @@ macro_rules! batch_reply {
 
 batch_reply!(StoreContextBatchResponse UpdateContextBatchResponse);
 
-impl From<GetContextByIdsReply> for pb::GetContextByIdsResponse {
-    fn from(reply: GetContextByIdsReply) -> Self {
+impl TryFrom<GetContextByIdsReply> for pb::GetContextByIdsResponse {
+    type Error = Error;
+
+    fn try_from(reply: GetContextByIdsReply) -> Result<Self> {
         let GetContextByIdsReply { result, revision } = reply;
-        Self { contexts: all(result), revision }
+        Ok(Self { contexts: try_all(result)?, revision })
     }
 }
 
@@ -282,10 +288,12 @@ impl TryFrom<pb::GetContextByIdsResponse> for GetContextByIdsReply {
 /// A search reply: its own fields by name, then hits and statistics.
 macro_rules! search_reply {
     ($($model:ident = $pb:ident { $($field:ident),* })*) => {$(
-        impl From<$model> for pb::$pb {
-            fn from(reply: $model) -> Self {
+        impl TryFrom<$model> for pb::$pb {
+            type Error = Error;
+
+            fn try_from(reply: $model) -> Result<Self> {
                 let $model { $($field,)* results, count, stats, revision } = reply;
-                Self { $($field,)* results: all(results), count, stats: stats.map(Into::into), revision }
+                Ok(Self { $($field,)* results: try_all(results)?, count, stats: stats.map(Into::into), revision })
             }
         }
 

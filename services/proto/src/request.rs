@@ -6,8 +6,9 @@ use context_model::{
     SemanticSearchContextRequest, StoreContextBatchRequest, StoreContextRequest, UpdateContextBatchRequest, UpdateContextRequest,
 };
 
+use crate::object::Object;
 use crate::v1 as pb;
-use crate::value::{object_from_pb, object_to_pb, value_from_pb, value_to_pb};
+use crate::value::{object_from_pb, value_from_pb, value_to_pb};
 
 fn strings(list: pb::StringList) -> Vec<String> {
     let pb::StringList { values } = list;
@@ -40,7 +41,7 @@ pub(crate) fn images_to_pb(images: Vec<ImageInput>) -> pb::ImageList {
         .into_iter()
         .map(|image| {
             let ImageInput { data: ImageBytes(data), mime_type, metadata } = image;
-            pb::Image { data, mime_type, metadata: metadata.map(object_to_pb) }
+            pb::Image { data, mime_type, metadata: metadata.as_ref().map(Object::from) }
         })
         .collect();
     pb::ImageList { images }
@@ -70,7 +71,7 @@ impl From<StoreContextRequest> for pb::StoreContextRequest {
             source,
             text,
             images: images.map(images_to_pb),
-            metadata: metadata.map(object_to_pb),
+            metadata: metadata.as_ref().map(Object::from),
             tags: tags.map(string_list),
         }
     }
@@ -133,8 +134,8 @@ impl From<UpdateContextRequest> for pb::UpdateContextRequest {
         Self {
             context_id,
             text,
-            metadata: metadata.map(object_to_pb),
-            metadata_patch: metadata_patch.map(object_to_pb),
+            metadata: metadata.as_ref().map(Object::from),
+            metadata_patch: metadata_patch.as_ref().map(Object::from),
             tags: tags.map(string_list),
             images: images.map(images_to_pb),
             expected_version,
@@ -228,7 +229,7 @@ fn filter_to_pb(input: FilterInput) -> Option<pb::Filter> {
         source,
         tags: tags.map(string_list),
         content_type,
-        metadata: metadata.map(object_to_pb),
+        metadata: metadata.as_ref().map(Object::from),
         metadata_filters,
         start_date,
         end_date,

@@ -1,26 +1,39 @@
-use context_model::{Error, JsonObject, Result};
+use context_model::{Error, JsonObject, Metadata, ObjectText, Reason, Result};
 use serde_json::{Map, Number, Value};
 
+use crate::object::{Member, Object};
 use crate::v1 as pb;
+use crate::write::{self, MESSAGE_LEVELS};
 
-/// Levels that replies carry as messages; what lies deeper travels as JSON text (see value.proto).
-const MESSAGE_LEVELS: usize = 16;
+pub(crate) fn object_from_pb(object: Object, field: &str) -> Result<JsonObject> {
+    object_at_level(&object, &|| field.to_owned(), 1)
+}
 
-/// Requests nested deeper as messages do not pass prost's decoder (limit 100 messages, 3 a level); a `json_value` is
-/// parsed by serde_json, whose own limit is 128 levels. So recursion here is bounded.
-pub(crate) fn object_from_pb(object: pb::Object, field: &str) -> Result<JsonObject> {
-    let pb::Object { fields } = object;
-    fields
+/// `path` is only called for an error. Recursion ends at the levels that metadata may have: prost's own limit counts within
+/// one message, and an object's members are one of their own. (What is sent as JSON text has serde_json's limit.)
+fn object_at_level(object: &Object, path: &dyn Fn() -> String, level: usize) -> Result<JsonObject> {
+    if level > Metadata::MAX_DEPTH {
+        return Err(Metadata::too_deep(&path()));
+    }
+    let members = object.members().map_err(|error| {
+        let path = path();
+        Error::invalid(&path, format!("`{path}` is no readable message: {error}"))
+    })?;
+    members
         .into_iter()
-        .map(|(key, value)| {
-            let value = value_from_pb(value, &|| format!("{field}.{key}"))?;
+        .map(|Member { key, value }| {
+            let value = value_at_level(value.unwrap_or_default(), &|| format!("{}.{key}", path()), level + 1)?;
             Ok((key, value))
         })
         .collect()
 }
 
-/// `path` is only called for an error.
 pub(crate) fn value_from_pb(value: pb::Value, path: &dyn Fn() -> String) -> Result<Value> {
+    value_at_level(value, path, 1)
+}
+
+/// `level` is that of the value, if it is an object or a list.
+fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> Result<Value> {
     use pb::value::Kind;
     let pb::Value { kind } = value;
     Ok(match kind {
@@ -35,18 +48,12 @@ pub(crate) fn value_from_pb(value: pb::Value, path: &dyn Fn() -> String) -> Resu
             })?)
         }
         Some(Kind::StringValue(value)) => Value::String(value),
-        Some(Kind::ListValue(pb::ListValue { values })) => Value::Array(
-            values.into_iter().enumerate().map(|(i, value)| value_from_pb(value, &|| format!("{}[{i}]", path()))).collect::<Result<_>>()?,
-        ),
-        Some(Kind::ObjectValue(pb::Object { fields })) => Value::Object(
-            fields
-                .into_iter()
-                .map(|(key, value)| {
-                    let value = value_from_pb(value, &|| format!("{}.{key}", path()))?;
-                    Ok((key, value))
-                })
-                .collect::<Result<_>>()?,
-        ),
+        Some(Kind::ListValue(_)) if level > Metadata::MAX_DEPTH => return Err(Metadata::too_deep(&path())),
+        Some(Kind::ListValue(pb::ListValue { values })) => {
+            let item = |(i, value)| value_at_level(value, &|| format!("{}[{i}]", path()), level + 1);
+            Value::Array(values.into_iter().enumerate().map(item).collect::<Result<_>>()?)
+        }
+        Some(Kind::ObjectValue(object)) => Value::Object(object_at_level(&object, path, level)?),
         Some(Kind::JsonValue(text)) => context_model::decode_slice(text.as_bytes()).map_err(|error| {
             let path = path();
             Error::invalid(&path, format!("`{path}` is not valid JSON: {error}"))
@@ -54,16 +61,31 @@ pub(crate) fn value_from_pb(value: pb::Value, path: &dyn Fn() -> String) -> Resu
     })
 }
 
-pub(crate) fn object_to_pb(object: Map<String, Value>) -> pb::Object {
-    object_at(object, 1)
+impl From<&JsonObject> for Object {
+    fn from(object: &JsonObject) -> Self {
+        object_at(object, 1)
+    }
+}
+
+/// What a database holds, which nobody has looked into yet.
+pub(crate) fn text_to_pb(object: &ObjectText) -> Result<Object> {
+    let written = write::object(&mut serde_json::Deserializer::from_str(object.as_str()), 1);
+    written.map_err(|error| Error::new(Reason::StorageCorrupt, "stored metadata cannot be read").with_source(error))
+}
+
+pub(crate) fn text_from_pb(object: Option<Object>) -> Result<ObjectText> {
+    object_from_pb(object.unwrap_or_default(), "metadata").map(|object| ObjectText::from(&object))
 }
 
 pub(crate) fn value_to_pb(value: Value) -> pb::Value {
     value_at(value, 1)
 }
 
-fn object_at(object: Map<String, Value>, level: usize) -> pb::Object {
-    pb::Object { fields: object.into_iter().map(|(key, value)| (key, value_at(value, level + 1))).collect() }
+fn object_at(object: &Map<String, Value>, level: usize) -> Object {
+    match write::object(object, level) {
+        Ok(object) => object,
+        Err(error) => unreachable!("every value can be read from memory: {error}"),
+    }
 }
 
 fn value_at(value: Value, level: usize) -> pb::Value {
@@ -80,7 +102,7 @@ fn value_at(value: Value, level: usize) -> pb::Value {
         Value::String(value) => Kind::StringValue(value),
         nested @ (Value::Array(_) | Value::Object(_)) if level > MESSAGE_LEVELS => Kind::JsonValue(nested.to_string()),
         Value::Array(values) => Kind::ListValue(pb::ListValue { values: values.into_iter().map(|v| value_at(v, level + 1)).collect() }),
-        Value::Object(object) => Kind::ObjectValue(object_at(object, level)),
+        Value::Object(object) => Kind::ObjectValue(object_at(&object, level)),
     };
     pb::Value { kind: Some(kind) }
 }
@@ -88,6 +110,7 @@ fn value_at(value: Value, level: usize) -> pb::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::of_members;
     use prost::Message as _;
     use serde_json::json;
 
@@ -102,17 +125,66 @@ mod tests {
             "list": [1, "a", [], {}], "text": "Ä\u{2028}", "": {"": 0}, "deep": deep,
         });
         let object = value.as_object().unwrap().clone();
-        let bytes = object_to_pb(object.clone()).encode_to_vec();
-        let back = object_from_pb(pb::Object::decode(&bytes[..]).unwrap(), "metadata").unwrap();
+        let bytes = Object::from(&object).encode_to_vec();
+        let back = object_from_pb(Object::decode(&bytes[..]).unwrap(), "metadata").unwrap();
         assert_eq!(back, object);
         assert!(back["float"].is_f64() && back["int"].is_i64());
+    }
+
+    #[test]
+    fn text_and_map_give_the_same_message_whatever_their_size() {
+        for length in [0, 1, 100, 125, 127, 128, 129, 16_383, 16_384, 40_000] {
+            let value = json!({"text": "x".repeat(length), "n": {"list": [{"more": "y".repeat(length)}, -1, 0.5, "\"\\\n"]}});
+            let object = value.as_object().unwrap();
+            let written = text_to_pb(&ObjectText::from(object)).unwrap();
+            assert_eq!(written, Object::from(object));
+            assert_eq!(object_from_pb(written, "metadata").unwrap(), *object, "{length}");
+        }
+    }
+
+    #[test]
+    fn stored_text_that_is_no_object_of_this_program_is_an_error() {
+        let text = ObjectText::from_slice(br#"{"a":{"b":1e999}}"#).unwrap();
+        assert_eq!(text_to_pb(&text).unwrap_err().reason, Reason::StorageCorrupt);
+    }
+
+    #[test]
+    fn what_is_nested_deeper_than_metadata_may_be_is_refused_and_not_followed() {
+        let nested = |levels: usize| {
+            (1..levels).fold(Object::default(), |inner, _| {
+                let value = pb::Value { kind: Some(pb::value::Kind::ObjectValue(inner)) };
+                of_members(vec![Member { key: "a".to_owned(), value: Some(value) }])
+            })
+        };
+        assert!(object_from_pb(nested(64), "metadata").is_ok());
+        for levels in [65, 5_000] {
+            assert_eq!(object_from_pb(nested(levels), "metadata").unwrap_err().message, "`metadata` is nested more than 64 levels deep");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_members_are_named_by_their_path() {
+        // A key of two bytes that are not UTF-8.
+        let malformed = Object::decode(&[0x0a, 0x04, 0x0a, 0x02, 0xc3, 0x28][..]).unwrap();
+        let error = object_from_pb(malformed, "metadata").unwrap_err();
+        assert!(error.message.starts_with("`metadata` is no readable message: "), "{error}");
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped_and_of_a_repeated_key_the_last_value_counts() {
+        let one = pb::Value { kind: Some(pb::value::Kind::IntValue(1)) };
+        let two = pb::Value { kind: Some(pb::value::Kind::IntValue(2)) };
+        let member = |value| Member { key: "a".to_owned(), value: Some(value) };
+        let mut bytes = of_members(vec![member(one), member(two)]).encode_to_vec();
+        bytes.extend([0x10, 0x07, 0x1a, 0x01, 0xff]);
+        assert_eq!(Value::Object(object_from_pb(Object::decode(&bytes[..]).unwrap(), "metadata").unwrap()), json!({"a": 2}));
     }
 
     #[test]
     fn a_number_that_json_cannot_hold_is_named_by_its_path() {
         let nan = pb::Value { kind: Some(pb::value::Kind::DoubleValue(f64::NAN)) };
         let list = pb::Value { kind: Some(pb::value::Kind::ListValue(pb::ListValue { values: vec![nan] })) };
-        let object = pb::Object { fields: [("a".to_owned(), list)].into() };
+        let object = of_members(vec![Member { key: "a".to_owned(), value: Some(list) }]);
         assert_eq!(object_from_pb(object, "metadata").unwrap_err().message, "`metadata.a[0]` is NaN; numbers must be finite");
     }
 }

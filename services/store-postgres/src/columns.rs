@@ -1,6 +1,6 @@
 //! Columns of text that mean something else, read where the driver holds them: no copy of the text is made.
 
-use context_model::{JsonObject, Source};
+use context_model::{JsonObject, ObjectText, Source};
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::pg::{Pg, PgValue};
 use diesel::sql_types::Text;
@@ -18,7 +18,7 @@ impl FromSql<Text, Pg> for SourceColumn {
     }
 }
 
-/// A `metadata` column, as text.
+/// A `metadata` column, as text, whose object is looked into.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct MetadataColumn {
     pub object: JsonObject,
@@ -31,5 +31,16 @@ impl FromSql<Text, Pg> for MetadataColumn {
         let json = value.as_bytes();
         let object = serde_json::from_slice(json).map_err(|error| Unreadable { what: "metadata", source: Some(error) })?;
         Ok(Self { object, bytes: json.len() })
+    }
+}
+
+/// A `metadata` column, as text, that is only shown.
+#[derive(Debug, FromSqlRow)]
+pub(crate) struct MetadataText(pub ObjectText);
+
+impl FromSql<Text, Pg> for MetadataText {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        let object = ObjectText::from_slice(value.as_bytes());
+        Ok(Self(object.map_err(|error| Unreadable { what: "metadata", source: Some(error) })?))
     }
 }

@@ -5,7 +5,7 @@ use context_store::{OwnerId, RowSelection, StoredEntry};
 use diesel::sql_types::{Array, BigInt, Double, Nullable, Text};
 use diesel::{Queryable, QueryableByName};
 
-use crate::columns::{MetadataColumn, SourceColumn};
+use crate::columns::{MetadataColumn, MetadataText, SourceColumn};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::images;
@@ -71,7 +71,7 @@ struct PageRow {
     updated_at: Option<i64>,
     tags: Option<Vec<String>>,
     summary: Option<String>,
-    metadata: Option<MetadataColumn>,
+    metadata: Option<MetadataText>,
     text: Option<String>,
 }
 
@@ -121,7 +121,7 @@ impl PageRow {
             metadata,
             text,
         } = self;
-        let (SourceColumn(source), MetadataColumn { object, bytes }) = (source?, metadata?);
+        let (SourceColumn(source), MetadataText(metadata)) = (source?, metadata?);
         let has_images = image_count? > 0;
         let entry = StoredEntry {
             id: id?,
@@ -130,7 +130,7 @@ impl PageRow {
             content_type: ContentType::of(usize::from(has_images)),
             text: text?,
             summary: summary?,
-            metadata: object,
+            metadata,
             tags: tags?,
             created_at: Timestamp(created_at?),
             updated_at: Timestamp(updated_at?),
@@ -138,7 +138,7 @@ impl PageRow {
             images: None,
         };
         let tags: usize = entry.tags.iter().map(|tag| tag.len() + 3).sum();
-        let bytes = (entry.text.len() + bytes + tags + entry.summary.len() + entry.thread_id.len()) as u64;
+        let bytes = (entry.text.len() + entry.metadata.as_str().len() + tags + entry.summary.len() + entry.thread_id.len()) as u64;
         Some(Paged { entry, score: score.unwrap_or_default(), has_images, bytes })
     }
 }

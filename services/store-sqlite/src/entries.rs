@@ -1,6 +1,6 @@
 //! The rows of entries and how they become entries.
 
-use context_model::{ContentType, Error, JsonObject, Reason, Source, Timestamp};
+use context_model::{ContentType, Error, JsonObject, ObjectText, Reason, Source, Timestamp};
 use context_store::{RowSelection, StoreError, StoredEntry};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
@@ -42,7 +42,7 @@ impl EntryRow {
             content_type: ContentType::of(usize::from(image_count > 0)),
             text,
             summary,
-            metadata: parse_metadata(&metadata)?,
+            metadata: ObjectText::from_slice(metadata.as_bytes()).map_err(|e| unreadable("metadata", Some(e)))?,
             tags: parse_tags(&tags)?,
             created_at: Timestamp(created_at),
             updated_at: Timestamp(updated_at),

@@ -6,8 +6,8 @@ mod content;
 pub use content::{OWNERS, fill};
 
 use context_model::{
-    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, Operator, Scalar, Source, Tags, ThreadId, ThreadSet, Timestamp,
-    fold,
+    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, ObjectText, Operator, Scalar, Source, Tags, ThreadId, ThreadSet,
+    Timestamp, fold,
 };
 use serde_json::{Value, json};
 
@@ -334,7 +334,7 @@ fn plain(id: i64, metadata: JsonObject) -> StoredEntry {
         content_type: ContentType::Text,
         text: "text".into(),
         summary: String::new(),
-        metadata,
+        metadata: ObjectText::from(&metadata),
         tags: Vec::new(),
         created_at: Timestamp(1_000 * id),
         updated_at: Timestamp(1_000 * id),

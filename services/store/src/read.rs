@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use context_model::{ConnectionMetrics, ContentType, ContentTypeCounts, ImageInput, JsonObject, Source, SourceCounts, Thread, Timestamp};
+use context_model::{ConnectionMetrics, ContentType, ContentTypeCounts, ImageInput, ObjectText, Source, SourceCounts, Thread, Timestamp};
 use context_text::Parsed;
 
 /// What comes with every read.
@@ -51,7 +51,7 @@ pub struct StoredEntry {
     /// The generated summary, or "".
     pub summary: String,
     /// Its metadata.
-    pub metadata: JsonObject,
+    pub metadata: ObjectText,
     /// Its tags, sorted.
     pub tags: Vec<String>,
     /// When it was stored.

@@ -80,6 +80,7 @@ impl Content {
 impl From<Entry> for Content {
     fn from(entry: Entry) -> Self {
         let Entry { id: _, thread_id, source, content_type: _, text_content, summary: _, metadata, tags, .. } = entry;
+        let metadata = metadata.to_object().expect("a reply's metadata can be read");
         Self { thread_id, source, text: text_content, tags, metadata, images: entry.images.unwrap_or_default() }
     }
 }

@@ -44,7 +44,8 @@ impl Contexts {
         M: TryFrom<P>,
         M::Error: Refusal,
         F: Future<Output = Result<T, Error>>,
-        R: From<T> + Message,
+        R: TryFrom<T> + Message,
+        R::Error: Refusal,
     {
         let who = Who::of(&self.app, request.extensions()).map_err(|error| status(&error))?;
         let deadline = deadline(request.metadata());
@@ -56,7 +57,7 @@ impl Contexts {
         let caller = who.clone();
         let work = async { work(caller, M::try_from(message).map_err(Refusal::into_error)?).await };
         let reply = self.app.call(&who, operation, Wire::Grpc, deadline, work).await.map_err(|error| status(&error))?;
-        let reply = R::from(reply);
+        let reply = R::try_from(reply).map_err(|error| status(&error.into_error()))?;
         let bytes = reply.encoded_len();
         let lease = self.app.lease(bytes).map_err(|error| status(&error))?;
         let mut response = Response::new(reply);
@@ -70,7 +71,7 @@ impl Contexts {
     }
 }
 
-/// Why a message could not become a request.
+/// Why a message could not become a request, or a reply a message.
 pub(super) trait Refusal {
     fn into_error(self) -> Error;
 }

@@ -33,7 +33,7 @@ async fn fill(store: &dyn Store, owner: &OwnerId, entries: &[StoredEntry]) {
                 text: format!("entry {}", entry.id),
                 images: (entry.content_type == context_model::ContentType::Multimodal)
                     .then(|| vec![NewImage { data: vec![1], mime_type: "image/png".to_owned(), metadata: None }]),
-                metadata: Some(Metadata::from_stored(entry.metadata.clone())),
+                metadata: Some(Metadata::from_stored(entry.metadata.to_object().expect("it was made from an object"))),
                 tags: Some(Tags::from_normalised(entry.tags.clone())),
             })
             .collect();

@@ -198,7 +198,7 @@ fn every_part_of_a_filter_narrows_a_search() {
             e.source = Source::Agent;
             e.content_type = ContentType::Multimodal;
             e.tags = vec!["x".into(), "y".into()];
-            e.metadata = json!({"status": "Active", "other": 1}).as_object().unwrap().clone();
+            e.metadata = json!({"status": "Active", "other": 1}).as_object().unwrap().into();
         },
         "apple",
     );
@@ -248,7 +248,7 @@ fn the_cap_ranks_the_newest_matches_and_says_so() {
 #[test]
 fn a_filter_that_few_matches_satisfy_is_not_starved_by_the_cap() {
     let mut texts = Texts::new(Language::English);
-    let rare = texts.put(OWNER, |e| e.metadata = json!({"status": "rare", "n": 7}).as_object().unwrap().clone(), "word");
+    let rare = texts.put(OWNER, |e| e.metadata = json!({"status": "rare", "n": 7}).as_object().unwrap().into(), "word");
     for _ in 0..50 {
         texts.add("word");
     }

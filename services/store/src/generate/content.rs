@@ -100,7 +100,7 @@ impl Content<'_> {
     }
 
     fn metadata(&self, random: &mut Random) -> Metadata {
-        Metadata::from_stored(self.pools.entry(random, 1).metadata)
+        Metadata::from_stored(self.pools.entry(random, 1).metadata.to_object().expect("it was made from an object"))
     }
 
     fn images(&self, random: &mut Random) -> Vec<NewImage> {

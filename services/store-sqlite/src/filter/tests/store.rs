@@ -28,7 +28,7 @@ pub fn row_id(owner: i64, id: i64) -> i64 {
 }
 
 pub fn insert(conn: &mut SqliteConnection, owner: i64, entry: &StoredEntry) {
-    let metadata = Metadata::from_stored(entry.metadata.clone());
+    let metadata = Metadata::from_stored(entry.metadata.to_object().unwrap());
     diesel::insert_into(entries::table)
         .values((
             entries::row_id.eq(row_id(owner, entry.id)),
@@ -65,7 +65,7 @@ pub fn entry(id: i64, metadata: JsonObject) -> StoredEntry {
         content_type: ContentType::Text,
         text: "text".into(),
         summary: String::new(),
-        metadata,
+        metadata: context_model::ObjectText::from(&metadata),
         tags: Vec::new(),
         created_at: context_model::Timestamp(1_000 * id),
         updated_at: context_model::Timestamp(1_000 * id),
