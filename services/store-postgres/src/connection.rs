@@ -107,6 +107,14 @@ impl AsyncPgConnection {
         Encoded::of(query, &self.types)
     }
 
+    /// As [`AsyncPgConnection::encode`], of a statement that is written like this in this program and stays prepared.
+    pub fn encode_written(&self, written: &'static str, query: &(impl QueryFragment<Pg> + ?Sized)) -> QueryResult<Encoded> {
+        match self.kept.as_ref().and_then(|kept| kept.find_written(written)) {
+            Some(prepared) => Encoded::of_prepared(prepared.clone(), query, &self.types),
+            None => Ok(Encoded { written: Some(written), ..self.encode(query)? }),
+        }
+    }
+
     /// Asks the server once for the numbers of an extension's type, in whatever schema it lives.
     pub async fn learn(&mut self, name: &'static str) -> QueryResult<()> {
         if self.types.contains_key(name) {
@@ -236,13 +244,19 @@ impl AsyncPgConnection {
 
     /// The prepared statement, if it is one that stays so.
     async fn stay_prepared(&mut self, statement: &Encoded) -> QueryResult<Option<Statement>> {
-        let Encoded { sql, types, keep, .. } = statement;
+        let Encoded { sql, types, keep, written, prepared, values: _ } = statement;
+        if prepared.is_some() {
+            return Ok(prepared.clone());
+        }
         let Some(kept) = &mut self.kept else { return Ok(None) };
         if *keep == Keep::WhileUsed && !self.slow.may_keep(sql) {
             return Ok(None);
         }
         match kept.find(sql, *keep) {
-            Found::There(prepared) => return Ok(Some(prepared)),
+            Found::There(prepared) => {
+                written.inspect(|written| kept.note_written(written, &prepared));
+                return Ok(Some(prepared));
+            }
             Found::NotYet => return Ok(None),
             Found::Missing => {}
         }

@@ -39,6 +39,9 @@ pub(crate) enum Keep {
 pub(crate) struct Kept {
     /// By their text.
     always: HashMap<String, Statement>,
+    /// Those of them that are written in this program, by the place and length of that text: it need not be put together
+    /// and compared for each use.
+    written: HashMap<(usize, usize), Statement>,
     searches: Vec<KeptSearch>,
     uses: u64,
 }
@@ -61,7 +64,21 @@ pub(crate) enum Found {
     NotYet,
 }
 
+fn place(written: &'static str) -> (usize, usize) {
+    (written.as_ptr().addr(), written.len())
+}
+
 impl Kept {
+    /// The statement of a text as it is written in this program, if that is known by now.
+    pub fn find_written(&self, written: &'static str) -> Option<&Statement> {
+        self.written.get(&place(written))
+    }
+
+    /// Takes note of how a statement that is kept is written in this program.
+    pub fn note_written(&mut self, written: &'static str, statement: &Statement) {
+        self.written.insert(place(written), statement.clone());
+    }
+
     /// Looks up a statement, and notes that a search was asked.
     pub fn find(&mut self, sql: &str, keep: Keep) -> Found {
         match keep {

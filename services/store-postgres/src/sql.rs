@@ -9,7 +9,6 @@ use diesel::deserialize::{self, FromSqlRow, QueryableByName};
 use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
-use diesel_async::RunQueryDsl;
 use futures::TryStreamExt as _;
 
 use crate::connection::{self, AsyncPgConnection, Unfinished};
@@ -94,6 +93,14 @@ impl<'v> Fragment<'v> {
     /// The text.
     pub fn sql(&self) -> &str {
         &self.sql
+    }
+
+    /// The statement as it goes to the server.
+    fn encode(&self, conn: &AsyncPgConnection) -> QueryResult<Encoded> {
+        match (&self.sql, self.keep) {
+            (Cow::Borrowed(written), Keep::Always) => conn.encode_written(written, self),
+            _ => Ok(Encoded { keep: self.keep, ..conn.encode(self)? }),
+        }
     }
 
     /// Whether it has no text.
@@ -217,9 +224,9 @@ async fn read<Row, E>(
     mut keep: impl FnMut(Row) -> Result<(), E>,
 ) -> Result<(), E> {
     learn_types(conn, &fragment).await.map_err(&failed)?;
-    let statement = conn.encode(&fragment).map_err(&failed)?;
+    let statement = fragment.encode(conn).map_err(&failed)?;
     let search = (fragment.keep == Keep::WhileUsed).then(|| (statement.sql.clone(), Instant::now()));
-    let mut rows = pin!(conn.rows(Encoded { keep: fragment.keep, ..statement }).await.map_err(&failed)?);
+    let mut rows = pin!(conn.rows(statement).await.map_err(&failed)?);
     while let Some(row) = rows.try_next().await.map_err(|error| failed(connection::failed(error)))? {
         keep(build(&PgRow(row)).map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?)?;
     }
@@ -232,13 +239,14 @@ async fn read<Row, E>(
 /// Runs a statement and gives the number of rows it changed.
 pub(crate) async fn execute(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<usize> {
     learn_types(conn, &fragment).await?;
-    fragment.execute(conn).await
+    let statement = fragment.encode(conn)?;
+    conn.execute(statement).await
 }
 
 /// Sends a statement whose rows nobody needs, and does not wait: if it fails, so does the next one that is waited for.
 pub(crate) async fn send(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<()> {
     learn_types(conn, &fragment).await?;
-    let statement = conn.encode(&fragment)?;
+    let statement = fragment.encode(conn)?;
     conn.send(statement).await
 }
 
@@ -247,7 +255,7 @@ pub(crate) async fn query_and_end<Row>(conn: &mut AsyncPgConnection, fragment: F
 where
     Row: QueryableByName<Pg>,
 {
-    let statement = conn.encode(&fragment).map_err(Unfinished::Refused)?;
+    let statement = fragment.encode(conn).map_err(Unfinished::Refused)?;
     let rows = conn.rows_and_end(statement, end).await?;
     let read = |row: &PgRow| Row::build(row).map_err(|error| Unfinished::Unknown(diesel::result::Error::DeserializationError(error)));
     rows.iter().map(read).collect()

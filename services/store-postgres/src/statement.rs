@@ -15,6 +15,7 @@ use diesel::row::{Field, PartialRow, Row, RowIndex, RowSealed};
 use diesel_async::AsyncConnectionCore;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use tokio_postgres::Statement;
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type};
 
 use crate::connection::{AsyncPgConnection, failed};
@@ -55,16 +56,25 @@ pub(crate) struct Encoded {
     pub types: Vec<Type>,
     /// How long a connection may keep it.
     pub keep: Keep,
+    /// How it is written in this program, if it is.
+    pub written: Option<&'static str>,
+    /// What its connection keeps of it, if that is known; text and types are of no use then and empty.
+    pub prepared: Option<Statement>,
 }
 
 impl Encoded {
+    /// A statement that is kept, with the values of a diesel query.
+    pub fn of_prepared(prepared: Statement, query: &(impl QueryFragment<Pg> + ?Sized), known: &Types) -> QueryResult<Self> {
+        let values = binds(query, known)?.binds.into_iter().map(Value).collect();
+        Ok(Self { sql: String::new(), values, types: Vec::new(), keep: Keep::Always, written: None, prepared: Some(prepared) })
+    }
+
     /// The statement of a diesel query. `known` are the numbers of types that are not PostgreSQL's own; the server finds
     /// out those of others, as far as it can.
     pub fn of(query: &(impl QueryFragment<Pg> + ?Sized), known: &Types) -> QueryResult<Self> {
         let mut sql = PgQueryBuilder::default();
         query.to_sql(&mut sql, &Pg)?;
-        let mut binds = RawBytesBindCollector::<Pg>::new();
-        query.collect_binds(&mut binds, &mut Known(Arc::clone(known)), &Pg)?;
+        let binds = binds(query, known)?;
         let mut types = Vec::with_capacity(binds.metadata.len());
         for metadata in &binds.metadata {
             types.push(type_of(metadata.oid().map_err(|error| DieselError::SerializationError(error.into()))?));
@@ -74,6 +84,8 @@ impl Encoded {
             values: binds.binds.into_iter().map(Value).collect(),
             types,
             keep: if query.is_safe_to_cache_prepared(&Pg)? { Keep::Always } else { Keep::Never },
+            written: None,
+            prepared: None,
         })
     }
 
@@ -86,6 +98,12 @@ impl Encoded {
     pub fn parameters(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
         self.values.iter().zip(&self.types).map(|(value, given)| (value as &(dyn ToSql + Sync), given.clone())).collect()
     }
+}
+
+fn binds(query: &(impl QueryFragment<Pg> + ?Sized), known: &Types) -> QueryResult<RawBytesBindCollector<Pg>> {
+    let mut binds = RawBytesBindCollector::<Pg>::new();
+    query.collect_binds(&mut binds, &mut Known(Arc::clone(known)), &Pg)?;
+    Ok(binds)
 }
 
 fn type_of(oid: u32) -> Type {
