@@ -1,6 +1,5 @@
 //! Attention of the tokens of one sequence to each other, head by head.
 
-use gemm::Parallelism;
 use rayon::prelude::*;
 
 use crate::linear::{Shape, product};
@@ -37,9 +36,9 @@ fn sequence(states: &[f32], to: &mut [f32], length: usize, hidden: usize, heads:
         let at = head * width;
         let (query, key, value) = (&states[at..], &states[hidden + at..], &states[2 * hidden + at..]);
         let factor = 1.0 / (width as f32).sqrt();
-        product((&mut scores, of_scores), (query, of_states), (key, of_states.transposed()), factor, false, Parallelism::None);
+        product((&mut scores, of_scores), (query, of_states), (key, of_states.transposed()), factor);
         softmax(&mut scores, length);
         let of_to = Shape::of_rows(length, width, hidden);
-        product((&mut to[at..], of_to), (&scores, of_scores), (value, of_states), 1.0, false, Parallelism::None);
+        product((&mut to[at..], of_to), (&scores, of_scores), (value, of_states), 1.0);
     }
 }

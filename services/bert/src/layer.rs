@@ -1,6 +1,6 @@
 //! One layer of the encoder.
 
-use gemm::Parallelism;
+use rayon::prelude::*;
 
 use crate::ModelError;
 use crate::attention::attend;
@@ -34,9 +34,8 @@ impl Norm {
 }
 
 pub(crate) struct Layer {
-    query: Linear,
-    key: Linear,
-    value: Linear,
+    /// Query, key and value side by side.
+    states: Linear,
     attended: Linear,
     attended_norm: Norm,
     wide: Linear,
@@ -49,30 +48,29 @@ pub(crate) struct Layer {
 pub(crate) struct Scratch {
     states: Vec<f32>,
     attended: Vec<f32>,
-    projected: Vec<f32>,
-    wide: Vec<f32>,
 }
 
 impl Scratch {
     pub fn new(tokens: usize, config: &Config) -> Self {
         let hidden = config.hidden_size;
-        Self {
-            states: vec![0.0; tokens * 3 * hidden],
-            attended: vec![0.0; tokens * hidden],
-            projected: vec![0.0; tokens * hidden],
-            wide: vec![0.0; tokens * config.intermediate_size],
-        }
+        Self { states: vec![0.0; tokens * 3 * hidden], attended: vec![0.0; tokens * hidden] }
     }
+}
+
+/// Memory of one thread.
+#[derive(Default)]
+struct Buffers {
+    projected: Vec<f32>,
+    wide: Vec<f32>,
 }
 
 impl Layer {
     pub fn load(tensors: &mut Tensors, number: usize, config: &Config) -> Result<Self, ModelError> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("encoder.layer.{number}.{part}");
+        let states = [name("attention.self.query"), name("attention.self.key"), name("attention.self.value")];
         Ok(Self {
-            query: Linear::load(tensors, &name("attention.self.query"), hidden, hidden)?,
-            key: Linear::load(tensors, &name("attention.self.key"), hidden, hidden)?,
-            value: Linear::load(tensors, &name("attention.self.value"), hidden, hidden)?,
+            states: Linear::load_side_by_side(tensors, &states.each_ref().map(String::as_str), hidden, hidden)?,
             attended: Linear::load(tensors, &name("attention.output.dense"), hidden, hidden)?,
             attended_norm: Norm::load(tensors, &name("attention.output.LayerNorm"), config)?,
             wide: Linear::load(tensors, &name("intermediate.dense"), hidden, wide)?,
@@ -82,21 +80,32 @@ impl Layer {
         })
     }
 
-    /// Replaces the rows of `x`, one for each token, by the layer's output.
-    pub fn apply(&self, x: &mut Vec<f32>, lengths: &[usize], scratch: &mut Scratch, parallelism: Parallelism) {
-        let hidden = self.query.outputs();
-        let Scratch { states, attended, projected, wide } = scratch;
-        for (part, linear) in [&self.query, &self.key, &self.value].into_iter().enumerate() {
-            linear.apply(x, &mut states[part * hidden..], 3 * hidden, parallelism);
+    /// Replaces the rows of `x`, one for each token, by the layer's output, `together` of them at a time.
+    pub fn apply(&self, x: &mut [f32], lengths: &[usize], scratch: &mut Scratch, together: usize) {
+        let hidden = self.attended.outputs();
+        let Scratch { states, attended } = scratch;
+        if x.len() <= together * hidden {
+            self.states.apply(x, states);
+            attend(states, attended, lengths, hidden, self.heads);
+            self.after_attention(x, attended, &mut Buffers::default());
+            return;
         }
+        let parts = x.par_chunks(together * hidden).zip(states.par_chunks_mut(together * 3 * hidden));
+        parts.for_each(|(x, states)| self.states.apply(x, states));
         attend(states, attended, lengths, hidden, self.heads);
-        self.attended.apply(attended, projected, hidden, parallelism);
-        self.attended_norm.apply(projected, x);
-        std::mem::swap(x, projected);
-        self.wide.apply(x, wide, self.wide.outputs(), parallelism);
+        let parts = x.par_chunks_mut(together * hidden).zip(attended.par_chunks(together * hidden));
+        parts.for_each_init(Buffers::default, |buffers, (x, attended)| self.after_attention(x, attended, buffers));
+    }
+
+    /// What a layer does with each row alone.
+    fn after_attention(&self, x: &mut [f32], attended: &[f32], Buffers { projected, wide }: &mut Buffers) {
+        projected.resize(x.len(), 0.0);
+        wide.resize(x.len() / self.attended.outputs() * self.wide.outputs(), 0.0);
+        self.attended.apply(attended, projected);
+        self.attended_norm.apply(x, projected);
+        self.wide.apply(x, wide);
         gelu(wide);
-        self.narrow.apply(wide, projected, hidden, parallelism);
-        self.norm.apply(projected, x);
-        std::mem::swap(x, projected);
+        self.narrow.apply(wide, projected);
+        self.norm.apply(x, projected);
     }
 }

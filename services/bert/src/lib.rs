@@ -5,8 +5,9 @@
 //!   attention runs for each sequence alone, so that a batch of short and long texts costs what its tokens cost.
 //! - [`Tokens`] turns texts into token ids and tells where in the text each token begins.
 //!
-//! It is no general tensor library, has no gradients and no GPU. Matrix products are those of the `gemm` crate; it
-//! chooses AVX-512, AVX2 or NEON at run time, as the loops here do.
+//! It is no general tensor library, has no gradients and no GPU. The linear layers have a kernel of their own, which
+//! reads weights that were arranged for it when they were loaded; attention is computed by the `gemm` crate. Both choose
+//! AVX-512 or AVX2 at run time, as the loops here do.
 //!
 //! ```no_run
 //! use context_bert::{Model, Tokens};
@@ -21,6 +22,7 @@
 mod attention;
 mod config;
 mod error;
+mod kernel;
 mod layer;
 mod linear;
 mod math;

@@ -2,8 +2,6 @@
 
 use std::path::Path;
 
-use gemm::Parallelism;
-
 use crate::config::{self, Config, Pooling};
 use crate::layer::{Layer, Norm, Scratch};
 use crate::linear::Linear;
@@ -11,8 +9,11 @@ use crate::math::to_unit_length;
 use crate::tensors::Tensors;
 use crate::{Encoded, ModelError};
 
-/// Rows below which a matrix product is not worth a second thread.
+/// Rows below which a layer is not worth a second thread.
 const PARALLEL_FROM_TOKENS: usize = 48;
+/// Rows that go through a layer together at most: the weights are read again for each such part, and what is between the
+/// products should stay in the cache.
+const MOST_TOGETHER: usize = 112;
 
 /// A BERT, and the head of a cross-encoder when the file has one.
 pub struct Model {
@@ -126,10 +127,10 @@ impl Model {
         let states = self.states(pairs)?;
         let first: Vec<f32> = self.sequences(&states, pairs).flat_map(|rows| rows[..hidden].to_vec()).collect();
         let mut pooled = vec![0.0; first.len()];
-        head.pooler.apply(&first, &mut pooled, hidden, Parallelism::None);
+        head.pooler.apply(&first, &mut pooled);
         pooled.iter_mut().for_each(|value| *value = value.tanh());
         let mut scores = vec![0.0; pairs.len()];
-        head.classifier.apply(&pooled, &mut scores, 1, Parallelism::None);
+        head.classifier.apply(&pooled, &mut scores);
         Ok(scores)
     }
 
@@ -194,15 +195,37 @@ impl Model {
         }
         self.norm.apply(&mut x, &rest);
         drop(rest);
-        let parallelism = if tokens >= PARALLEL_FROM_TOKENS { Parallelism::Rayon(0) } else { Parallelism::None };
+        let together = together(tokens, rayon::current_num_threads());
         let mut scratch = Scratch::new(tokens, &self.config);
         for layer in &self.layers {
-            layer.apply(&mut x, &lengths, &mut scratch, parallelism);
+            layer.apply(&mut x, &lengths, &mut scratch, together);
         }
         Ok(x)
     }
 
     fn row<'t>(&self, table: &'t [f32], number: usize) -> Result<&'t [f32], ModelError> {
         table.chunks_exact(self.config.hidden_size).nth(number).ok_or(ModelError::Tokens)
+    }
+}
+
+/// Rows that go through a layer together: as many for each thread.
+fn together(tokens: usize, threads: usize) -> usize {
+    let threads = if tokens < PARALLEL_FROM_TOKENS { 1 } else { threads };
+    tokens.div_ceil(tokens.div_ceil(MOST_TOGETHER).next_multiple_of(threads).max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_text_stays_on_one_thread_and_a_batch_occupies_each_alike() {
+        assert_eq!((together(1, 8), together(13, 8), together(47, 2)), (1, 13, 47));
+        assert_eq!((together(48, 2), together(512, 1), together(512, 2), together(512, 4)), (24, 103, 86, 64));
+        for tokens in 1..2_000 {
+            for threads in 1..8 {
+                assert!((1..=MOST_TOGETHER).contains(&together(tokens, threads)), "{tokens} {threads}");
+            }
+        }
     }
 }

@@ -1,0 +1,230 @@
+//! The product of a few rows with a panel of weights, for each kind of processor.
+
+/// The rows of `x`, one after the other, and where their outputs go.
+struct Tile {
+    x: *const f32,
+    inputs: usize,
+    /// For each input the weights of the panel's outputs.
+    panel: *const f32,
+    bias: *const f32,
+    to: *mut f32,
+    /// Floats from the start of a row of outputs to that of the next.
+    to_step: usize,
+}
+
+/// The most floats that a tile has outputs.
+const MAX_OUTPUTS: usize = 14 * 32;
+
+/// Floats that are fetched ahead of those in use. The processor's own prefetching stops where a page ends, and all the
+/// weights of a network, read for one short text, are thousands of pages.
+const AHEAD: usize = 512;
+
+/// What a kind of processor computes at once.
+pub(crate) struct Kernel {
+    /// Outputs in a panel.
+    pub width: usize,
+    /// Rows at most.
+    pub rows: usize,
+    /// For 1 row, for 2, and so on.
+    tiles: &'static [unsafe fn(&Tile)],
+}
+
+impl Kernel {
+    /// The fastest one for this processor.
+    pub fn fastest() -> &'static Self {
+        Self::all()[0]
+    }
+
+    /// Those that this processor has, the fastest first.
+    pub fn all() -> Vec<&'static Self> {
+        let mut all: Vec<&'static Self> = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx512f") {
+                all.push(&x86::WIDEST);
+            }
+            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+                all.push(&x86::WIDE);
+            }
+        }
+        all.push(&PORTABLE);
+        all
+    }
+
+    /// `x` · `panel` + `bias`. `x` has at most [`rows`](Self::rows) rows of `inputs` floats; `panel` and `bias` are
+    /// [`width`](Self::width) outputs wide, of which the first `columns` are wanted. The rows of `to` begin every `to_step`
+    /// floats.
+    pub fn product(&self, x: &[f32], inputs: usize, panel: &[f32], bias: &[f32], (to, to_step, columns): (&mut [f32], usize, usize)) {
+        let rows = x.len() / inputs;
+        assert!(x.len() == rows * inputs && panel.len() == inputs * self.width && bias.len() == self.width);
+        assert!(
+            (1..=self.rows).contains(&rows) && columns <= self.width && columns <= to_step && (rows - 1) * to_step + columns <= to.len()
+        );
+        let tile = |to: &mut [f32], to_step| Tile {
+            x: x.as_ptr(),
+            inputs,
+            panel: panel.as_ptr(),
+            bias: bias.as_ptr(),
+            to: to.as_mut_ptr(),
+            to_step,
+        };
+        let run = self.tiles[rows - 1];
+        if columns == self.width {
+            // SAFETY: `all` gives only kernels whose instructions the processor has; the assertions say that the rows and the
+            // weights lie within their slices, and that each of the rows' `width` outputs lies within `to`.
+            unsafe { run(&tile(to, to_step)) };
+            return;
+        }
+        let mut outputs = [0.0; MAX_OUTPUTS];
+        // SAFETY: as above; `outputs` has room for the largest tile of any kernel.
+        unsafe { run(&tile(&mut outputs, self.width)) };
+        for (to, outputs) in to.chunks_mut(to_step).zip(outputs.chunks(self.width)).take(rows) {
+            to[..columns].copy_from_slice(&outputs[..columns]);
+        }
+    }
+}
+
+/// A register of floats.
+trait Lanes: Copy {
+    const COUNT: usize;
+    unsafe fn load(from: *const f32) -> Self;
+    unsafe fn all(value: f32) -> Self;
+    /// `self` + `a` · `b`.
+    unsafe fn plus_product(self, a: Self, b: Self) -> Self;
+    unsafe fn store(self, to: *mut f32);
+    unsafe fn prefetch(from: *const f32);
+}
+
+/// The outputs of `ROWS` rows, `VECTORS` registers for each. All of them stay in registers.
+///
+/// # Safety
+/// The processor has the instructions of `V`, the rows, the panel and the bias can be read, and the outputs written.
+#[inline(always)]
+unsafe fn compute<V: Lanes, const VECTORS: usize, const ROWS: usize>(tile: &Tile) {
+    // SAFETY: each address is one of a float that the caller vouches for; a prefetch reads nothing.
+    unsafe {
+        let mut bias = [V::all(0.0); VECTORS];
+        for (vector, bias) in bias.iter_mut().enumerate() {
+            *bias = V::load(tile.bias.add(vector * V::COUNT));
+        }
+        let mut sums = [bias; ROWS];
+        let mut panel = tile.panel;
+        for input in 0..tile.inputs {
+            let mut weights = [V::all(0.0); VECTORS];
+            for (vector, weights) in weights.iter_mut().enumerate() {
+                V::prefetch(panel.wrapping_add(AHEAD + vector * V::COUNT));
+                *weights = V::load(panel.add(vector * V::COUNT));
+            }
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let x = V::all(*tile.x.add(row * tile.inputs + input));
+                for (sum, weights) in sums.iter_mut().zip(weights) {
+                    *sum = sum.plus_product(x, weights);
+                }
+            }
+            panel = panel.add(VECTORS * V::COUNT);
+        }
+        for (row, sums) in sums.iter().enumerate() {
+            for (vector, sum) in sums.iter().enumerate() {
+                sum.store(tile.to.add(row * tile.to_step + vector * V::COUNT));
+            }
+        }
+    }
+}
+
+/// The functions for 1 row, for 2, and so on, with these instructions.
+macro_rules! tiles {
+    (@one [$($attribute:meta)?], $lanes:ty, $vectors:literal, $rows:literal) => {{
+        $(#[$attribute])?
+        unsafe fn tile(tile: &Tile) {
+            // SAFETY: the caller vouches for the processor and the tile.
+            unsafe { compute::<$lanes, $vectors, $rows>(tile) }
+        }
+        tile
+    }};
+    ($attributes:tt, $lanes:ty, $vectors:literal, $($rows:literal)*) => {
+        &[$(tiles!(@one $attributes, $lanes, $vectors, $rows)),*]
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m256, __m512, _MM_HINT_T0, _mm_prefetch, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps, _mm512_fmadd_ps,
+        _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
+    };
+
+    use super::{Kernel, Lanes, Tile, compute};
+
+    /// 28 of 32 registers are sums.
+    pub(super) static WIDEST: Kernel =
+        Kernel { width: 32, rows: 14, tiles: tiles!([target_feature(enable = "avx512f")], __m512, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14) };
+
+    /// 12 of 16 registers are sums.
+    pub(super) static WIDE: Kernel =
+        Kernel { width: 16, rows: 6, tiles: tiles!([target_feature(enable = "avx2,fma")], __m256, 2, 1 2 3 4 5 6) };
+
+    macro_rules! lanes {
+        ($lanes:ty, $count:literal, $load:ident, $all:ident, $fmadd:ident, $store:ident) => {
+            // SAFETY of all: who calls them vouches for the processor and the address.
+            impl Lanes for $lanes {
+                const COUNT: usize = $count;
+                #[inline(always)]
+                unsafe fn load(from: *const f32) -> Self {
+                    unsafe { $load(from) }
+                }
+                #[inline(always)]
+                unsafe fn all(value: f32) -> Self {
+                    unsafe { $all(value) }
+                }
+                #[inline(always)]
+                unsafe fn plus_product(self, a: Self, b: Self) -> Self {
+                    unsafe { $fmadd(a, b, self) }
+                }
+                #[inline(always)]
+                unsafe fn store(self, to: *mut f32) {
+                    unsafe { $store(to, self) }
+                }
+                #[inline(always)]
+                unsafe fn prefetch(from: *const f32) {
+                    unsafe { _mm_prefetch::<_MM_HINT_T0>(from.cast()) }
+                }
+            }
+        };
+    }
+    lanes!(__m512, 16, _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps);
+    lanes!(__m256, 8, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_storeu_ps);
+}
+
+/// Any other processor: four floats, which is a register of each that we know.
+static PORTABLE: Kernel = Kernel { width: 16, rows: 4, tiles: tiles!([], Four, 4, 1 2 3 4) };
+
+#[derive(Clone, Copy)]
+struct Four([f32; 4]);
+
+impl Lanes for Four {
+    const COUNT: usize = 4;
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: who calls it vouches for the address, and an array needs no other alignment than its elements.
+        Self(unsafe { from.cast::<[f32; 4]>().read() })
+    }
+    #[inline(always)]
+    unsafe fn all(value: f32) -> Self {
+        Self([value; 4])
+    }
+    #[inline(always)]
+    unsafe fn plus_product(mut self, a: Self, b: Self) -> Self {
+        for ((sum, a), b) in self.0.iter_mut().zip(a.0).zip(b.0) {
+            // Every ARM processor of 64 bits multiplies and adds at once; where it takes a call it would be slow.
+            *sum = if cfg!(target_arch = "aarch64") { a.mul_add(b, *sum) } else { *sum + a * b };
+        }
+        self
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: as for `load`.
+        unsafe { to.cast::<[f32; 4]>().write(self.0) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const f32) {}
+}
