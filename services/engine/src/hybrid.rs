@@ -5,11 +5,12 @@ use std::time::Instant;
 use context_model::{
     Error, Filter, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Reason, Result, Scores, Violations,
 };
+use context_providers::QueryVectors;
 use context_store::{FtsPage, FtsSearch, Page, RankSearch, RankedByWords, Ranking, RowSelection, SemanticSearch};
 use context_text::{Mode, Parsed};
 
 use crate::fusion::{Fused, Fusion, SHALLOW, fuse};
-use crate::rerank::{Candidate, Reranking};
+use crate::rerank::{Candidate, EncodedQuery, Question, Reranking};
 use crate::search::{cap_warning, ranked_page};
 use crate::semantic::{depth, in_page, milliseconds};
 use crate::{Caller, Engine, Scope, Switch, validate};
@@ -43,7 +44,7 @@ impl Engine {
         let explain = request.explain_query.unwrap_or(false);
         let (legs, mut warnings) = self.legs(&wanted, &request.query).await?;
         let model_ms = milliseconds(started);
-        let Legs { fts, semantic, used } = legs;
+        let Legs { fts, semantic, encoded, used } = legs;
         let search = RankSearch { fts, semantic, depth: depth(page, SHALLOW as u32), explain };
         let ranking = self.rank(caller, search, filter, Self::read(min_revision)).await?;
         let search_ms = milliseconds(started) - model_ms;
@@ -51,7 +52,8 @@ impl Engine {
         let mut plan = ranking.plan;
         let candidates =
             fused.iter().map(|entry| Candidate { id: entry.id, score: entry.blend, part: entry.meaning.map(|(_, found)| found) });
-        let Reranking { order, warning } = self.rerank(caller, &request.query, candidates.collect(), &mut plan).await;
+        let question = Question { text: &request.query, encoded };
+        let Reranking { order, warning } = self.rerank(caller, question, candidates.collect(), &mut plan).await;
         warnings.extend(warning);
         warnings.extend(ranking.capped_at.map(cap_warning));
         let of_id = |id: i64| fused.iter().find(|entry| entry.id == id);
@@ -84,7 +86,7 @@ impl Engine {
 
     /// What can be searched of what is wanted, with a warning for what cannot.
     async fn legs(&self, wanted: &Wanted, query: &str) -> Result<(Legs, Vec<String>)> {
-        let mut legs = Legs { fts: None, semantic: None, used: Vec::new() };
+        let mut legs = Legs { fts: None, semantic: None, encoded: None, used: Vec::new() };
         let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
         if wanted.fts && !self.config.fts_on() {
             reasons.push("full-text search is switched off by ENABLE_FTS=false".to_owned());
@@ -98,9 +100,10 @@ impl Engine {
         }
         if wanted.semantic {
             match self.query_vector(query).await {
-                Ok(search) => {
+                Ok((search, encoded)) => {
                     legs.used.push("semantic".to_owned());
                     legs.semantic = Some(search);
+                    legs.encoded = encoded;
                 }
                 Err(error) => reasons.push(error.message),
             }
@@ -114,10 +117,11 @@ impl Engine {
         Ok((legs, warnings))
     }
 
-    async fn query_vector(&self, query: &str) -> Result<SemanticSearch> {
+    async fn query_vector(&self, query: &str) -> Result<(SemanticSearch, Option<EncodedQuery>)> {
         let (ready, _) = self.meaning().map_err(|reason| crate::meaning::unavailable(&reason))?;
-        let vector = ready.of_query(query).await?;
-        Ok(SemanticSearch { model: ready.model.clone(), vector })
+        let QueryVectors { vector, tokens } = ready.of_query(query).await?;
+        let search = SemanticSearch { model: ready.model.clone(), vector };
+        Ok((search, tokens.map(|tokens| (ready, tokens))))
     }
 
     /// The rankings; by words alone from a store without vectors too.
@@ -155,6 +159,8 @@ fn scores(entry: &Fused, rerank_score: Option<f64>) -> HybridScores {
 struct Legs {
     fts: Option<FtsSearch>,
     semantic: Option<SemanticSearch>,
+    /// What reranking needs of the query, when searching by meaning made it.
+    encoded: Option<EncodedQuery>,
     /// The names of the searches that take part.
     used: Vec<String>,
 }

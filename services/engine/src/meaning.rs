@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use context_model::{Error, Reason, Result};
-use context_providers::{Embedder, ProviderError, Reranker, Role};
+use context_providers::{Embedder, ProviderError, QueryVectors, Reranker};
 use context_store::{EmbeddingModel, ModelUse, VectorStore};
 use tokio::sync::Notify;
 
@@ -160,14 +160,16 @@ pub(crate) fn unavailable(reason: &str) -> Error {
 }
 
 impl Ready {
-    /// The vector of a query.
-    pub async fn of_query(&self, query: &str) -> Result<Vec<f32>> {
-        let embedding = self.embedder.embed(vec![query.to_owned()], Role::Query);
-        let vectors = tokio::time::timeout(QUERY_PATIENCE, embedding)
+    /// The query's vector, and those of its tokens where they come with it.
+    pub async fn of_query(&self, query: &str) -> Result<QueryVectors> {
+        let embedding = self.embedder.embed_query(query.to_owned());
+        let QueryVectors { vector, tokens } = tokio::time::timeout(QUERY_PATIENCE, embedding)
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")))
             .map_err(provider_error)?;
-        checked(vectors, 1, self.model.dimensions).map_err(provider_error)?.pop().ok_or_else(|| provider_error(wrong("no vector")))
+        let mut vectors = checked(vec![vector], 1, self.model.dimensions).map_err(provider_error)?;
+        let vector = vectors.pop().ok_or_else(|| provider_error(wrong("no vector")))?;
+        Ok(QueryVectors { vector, tokens })
     }
 }
 

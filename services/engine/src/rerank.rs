@@ -6,6 +6,7 @@
 //! abstracts alone (docs/retrieval.md).
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
@@ -38,6 +39,17 @@ pub(crate) struct Candidate {
     pub part: Option<RankedByMeaning>,
 }
 
+/// The vectors of a query's tokens, and the model that made them.
+pub(crate) type EncodedQuery = (Arc<Ready>, TokenVectors);
+
+/// What the candidates should answer.
+pub(crate) struct Question<'q> {
+    /// The query.
+    pub text: &'q str,
+    /// Its tokens' vectors, when a search made them beside the query's own.
+    pub encoded: Option<EncodedQuery>,
+}
+
 /// The order after reranking.
 #[derive(Debug)]
 pub(crate) struct Reranking {
@@ -56,7 +68,13 @@ impl Engine {
     }
 
     /// Orders the first candidates anew; without a reranker, or when it takes too long, the order stays.
-    pub(crate) async fn rerank(&self, caller: &Caller, query: &str, candidates: Vec<Candidate>, notes: &mut Vec<String>) -> Reranking {
+    pub(crate) async fn rerank(
+        &self,
+        caller: &Caller,
+        question: Question<'_>,
+        candidates: Vec<Candidate>,
+        notes: &mut Vec<String>,
+    ) -> Reranking {
         let as_it_is = |warning| Reranking { order: candidates.iter().map(|candidate| (candidate.id, None)).collect(), warning };
         let head = candidates.len().min(self.reranked() as usize);
         if head < 2 {
@@ -65,7 +83,7 @@ impl Engine {
         let chosen = best(&candidates, head);
         let started = Instant::now();
         let budget = Duration::from_millis(u64::from(self.config.rerank_timeout_ms));
-        let scores = match tokio::time::timeout(budget, self.judged(caller, query, &chosen, notes)).await {
+        let scores = match tokio::time::timeout(budget, self.judged(caller, question, &chosen, notes)).await {
             Ok(Ok(Some(scores))) => scores,
             Ok(Ok(None)) => return as_it_is(None),
             Ok(Err(error)) => return as_it_is(Some(format!("results are not reranked: {error}"))),
@@ -86,20 +104,20 @@ impl Engine {
     async fn judged(
         &self,
         caller: &Caller,
-        query: &str,
+        question: Question<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
         if let Some(reranker) = self.reranker() {
             let (ids, texts) = self.texts(caller, candidates).await?;
             notes.push(format!("rerank: by {} of {}", reranker.model(), reranker.provider()));
-            let scores = reranker.rerank(query, texts).await?;
+            let scores = reranker.rerank(question.text, texts).await?;
             if scores.len() != ids.len() || scores.iter().any(|score| !score.is_finite()) {
                 return Err(ProviderError::Malformed("its scores do not fit the texts".to_owned()));
             }
             return Ok(Some(ids.into_iter().zip(scores).collect()));
         }
-        let Some(judged) = self.late_interaction(caller, query, candidates, notes).await? else { return Ok(None) };
+        let Some(judged) = self.late_interaction(caller, question, candidates, notes).await? else { return Ok(None) };
         let before = scale(candidates.iter().map(|candidate| candidate.score));
         let after = scale(judged.values().copied());
         let blend = |candidate: &Candidate| {
@@ -127,17 +145,17 @@ impl Engine {
     async fn late_interaction(
         &self,
         caller: &Caller,
-        query: &str,
+        Question { text: query, encoded }: Question<'_>,
         candidates: &[Candidate],
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
         let Ok((ready, vectors)) = self.meaning() else { return Ok(None) };
         let (of_query, (ids, texts), stored) = tokio::try_join!(
-            ready.embedder.token_vectors(vec![query.to_owned()], Role::Query),
+            query_tokens(&ready, query, encoded),
             self.texts(caller, candidates),
             stored_tokens(caller, &ready, vectors, candidates),
         )?;
-        let Some(of_query) = of_query.and_then(|mut of_query| of_query.pop()) else { return Ok(None) };
+        let Some(of_query) = of_query else { return Ok(None) };
         let weights = self.weights(&ready, query, &of_query, &texts);
         let (anew, texts): (Vec<i64>, Vec<String>) = ids.into_iter().zip(texts).filter(|(id, _)| !stored.contains_key(id)).unzip();
         let mut note = format!("rerank: by late interaction with {}", ready.embedder.model().name);
@@ -183,6 +201,15 @@ impl Engine {
         weights.extend(starts.iter().map(weight));
         weights.truncate(tokens.ids.len());
         weights
+    }
+}
+
+/// The vectors of the query's tokens. They are made here when only words were searched, when its vector came without them,
+/// or when another model came into use since, whose vectors cannot be compared with those.
+async fn query_tokens(ready: &Arc<Ready>, query: &str, encoded: Option<EncodedQuery>) -> Result<Option<TokenVectors>, ProviderError> {
+    match encoded {
+        Some((by, tokens)) if Arc::ptr_eq(&by, ready) => Ok(Some(tokens)),
+        _ => Ok(ready.embedder.token_vectors(vec![query.to_owned()], Role::Query).await?.and_then(|mut all| all.pop())),
     }
 }
 

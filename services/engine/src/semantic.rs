@@ -1,11 +1,13 @@
 //! Searching by meaning.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use context_model::{Result, Scores, SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchContextRequest, Violations};
+use context_providers::QueryVectors;
 use context_store::{Page, RankSearch, RankedByMeaning, SemanticSearch, StoredEntry};
 
-use crate::rerank::{Candidate, Reranking};
+use crate::rerank::{Candidate, Question, Reranking};
 use crate::search::ranked_page;
 use crate::{Caller, Engine, Scope, meaning, validate};
 
@@ -40,7 +42,7 @@ impl Engine {
         let (ready, vectors) = self.meaning().map_err(|reason| meaning::unavailable(&reason))?;
 
         let explain = request.explain_query.unwrap_or(false);
-        let vector = ready.of_query(&request.query).await?;
+        let QueryVectors { vector, tokens } = ready.of_query(&request.query).await?;
         let model_ms = milliseconds(started);
         let search = RankSearch {
             fts: None,
@@ -52,7 +54,8 @@ impl Engine {
         let search_ms = milliseconds(started) - model_ms;
         let mut plan = ranking.plan;
         let candidates = ranking.semantic.iter().map(|found| Candidate { id: found.id, score: -found.distance, part: Some(*found) });
-        let reranking = self.rerank(caller, &request.query, candidates.collect(), &mut plan).await;
+        let question = Question { text: &request.query, encoded: tokens.map(|tokens| (Arc::clone(&ready), tokens)) };
+        let reranking = self.rerank(caller, question, candidates.collect(), &mut plan).await;
         let Reranking { order, warning: _ } = reranking;
         let of_id = |id: i64| ranking.semantic.iter().find(|found| found.id == id).copied();
         let shown: Vec<(RankedByMeaning, Option<f64>)> =

@@ -51,6 +51,16 @@ pub struct TextVectors {
     pub tokens: Option<TokenCodes>,
 }
 
+/// What a model makes of a query in one pass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QueryVectors {
+    /// The query's vector, of length 1.
+    pub vector: Vec<f32>,
+    /// Those of its tokens, where the provider can give them. Not as codes: there is one query, and all texts are compared
+    /// with it.
+    pub tokens: Option<TokenVectors>,
+}
+
 /// Makes vectors of texts.
 #[async_trait]
 pub trait Embedder: Send + Sync {
@@ -77,6 +87,19 @@ pub trait Embedder: Send + Sync {
     async fn embed_with_tokens(&self, texts: Vec<String>, role: Role) -> Result<Vec<TextVectors>, ProviderError> {
         let vectors = self.embed(texts, role).await?;
         Ok(vectors.into_iter().map(|vector| TextVectors { vector, tokens: None }).collect())
+    }
+
+    /// What [`embed`](Self::embed) gives for a query, and what [`token_vectors`](Self::token_vectors) gives for it where that
+    /// comes from the same pass.
+    ///
+    /// # Errors
+    /// [`ProviderError`]; no vector is given then.
+    async fn embed_query(&self, query: String) -> Result<QueryVectors, ProviderError> {
+        let vector = match <[Vec<f32>; 1]>::try_from(self.embed(vec![query], Role::Query).await?) {
+            Ok([vector]) => vector,
+            Err(vectors) => return Err(ProviderError::Malformed(format!("it has {} vectors for one text", vectors.len()))),
+        };
+        Ok(QueryVectors { vector, tokens: None })
     }
 
     /// Whether it gives the vectors of tokens.

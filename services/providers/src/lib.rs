@@ -13,7 +13,7 @@ mod reranker;
 mod summarizer;
 mod token_codes;
 
-pub use embedder::{Embedder, Model, Role, TextVectors, TokenVectors};
+pub use embedder::{Embedder, Model, QueryVectors, Role, TextVectors, TokenVectors};
 pub use error::ProviderError;
 pub use reranker::Reranker;
 pub use summarizer::Summarizer;

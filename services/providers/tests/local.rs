@@ -4,14 +4,14 @@ use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixe
 use context_providers::{Embedder as _, Role, TokenCodes};
 
 /// The network that the tests of `context-bert` compare with.
-fn embedder() -> LocalEmbedder {
+fn embedder(prefixes: Prefixes) -> LocalEmbedder {
     let directory = ModelDirectory::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../bert/tests/reference/cross-encoder"), None);
-    LocalEmbedder::load(&directory, Prefixes::default(), ChunkWish::default()).expect("the model loads")
+    LocalEmbedder::load(&directory, prefixes, ChunkWish::default()).expect("the model loads")
 }
 
 #[tokio::test]
 async fn one_pass_gives_what_two_give() {
-    let embedder = embedder();
+    let embedder = embedder(Prefixes::default());
     let texts: Vec<String> = ["agents search threads", "", "tags and metadata of the database"].map(str::to_owned).to_vec();
     let alone = embedder.embed(texts.clone(), Role::Document).await.expect("embedded");
     let tokens = embedder.token_vectors(texts.clone(), Role::Document).await.expect("embedded").expect("a model inside gives them");
@@ -24,5 +24,18 @@ async fn one_pass_gives_what_two_give() {
         assert_eq!(codes.tokens(), tokens.ids.len());
         assert_eq!(codes.tokens(), TokenCodes::encode(&tokens.vectors, embedder.model().dimensions).tokens());
         assert!(codes.best_similarities(tokens).iter().all(|itself| *itself > 0.98), "each token finds itself");
+    }
+}
+
+#[tokio::test]
+async fn a_query_has_the_same_vectors_from_one_pass_as_from_two() {
+    for prefix in ["", "tags of "] {
+        let embedder = embedder(Prefixes { query: prefix.to_owned(), document: String::new() });
+        for query in ["agents search threads", "", "why"] {
+            let alone = embedder.embed(vec![query.to_owned()], Role::Query).await.expect("embedded");
+            let tokens = embedder.token_vectors(vec![query.to_owned()], Role::Query).await.expect("embedded");
+            let both = embedder.embed_query(query.to_owned()).await.expect("embedded");
+            assert_eq!((vec![both.vector], both.tokens.map(|tokens| vec![tokens])), (alone, tokens), "{prefix}{query}");
+        }
     }
 }

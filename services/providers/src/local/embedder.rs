@@ -5,8 +5,8 @@ use context_bert::{Encoded, Tokens};
 use context_text::ChunkSizes;
 
 use super::directory::{LoadError, ModelDirectory};
-use super::worker::{Task, Urgency, Worker};
-use crate::{Embedder, Model, ProviderError, Role, TextVectors, TokenVectors};
+use super::worker::{Output, Task, Urgency, Worker};
+use crate::{Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors};
 
 /// Bytes of text from which tokenizing gets a thread of its own.
 const SHORT_BYTES: usize = 4096;
@@ -120,6 +120,18 @@ impl Embedder for LocalEmbedder {
         let encoded = self.encode(texts, role).await?;
         let outputs = self.worker.run(Task::EmbedWithTokens, urgency(role), encoded).await?;
         Ok(outputs.into_iter().map(|output| TextVectors { vector: output.values, tokens: output.tokens }).collect())
+    }
+
+    async fn embed_query(&self, query: String) -> Result<QueryVectors, ProviderError> {
+        let encoded = self.encode(vec![query], Role::Query).await?;
+        let ids = encoded.iter().flat_map(|encoded| self.tokens.content(encoded).to_vec()).collect();
+        let mut outputs = self.worker.run(Task::EmbedAndTokens, Urgency::Query, encoded).await?;
+        let output = outputs.pop().filter(|output| output.values.len() >= self.model.dimensions);
+        let Some(Output { values: mut vector, tokens: _ }) = output else {
+            return Err(ProviderError::Malformed("the model gave no vector".to_owned()));
+        };
+        let vectors = vector.split_off(self.model.dimensions);
+        Ok(QueryVectors { vector, tokens: Some(TokenVectors { ids, vectors }) })
     }
 
     fn has_token_vectors(&self) -> bool {

@@ -24,6 +24,8 @@ pub(super) enum Task {
     Embed,
     /// The same, and the codes of its tokens' vectors.
     EmbedWithTokens,
+    /// A vector for each text, and behind it one for each of its tokens.
+    EmbedAndTokens,
     /// A vector for each token.
     Tokens,
     /// A score for each pair.
@@ -42,7 +44,7 @@ pub(super) enum Urgency {
 /// What the model made of a text.
 #[derive(Debug, Clone)]
 pub(super) struct Output {
-    /// What was asked for: one vector, those of the tokens, or a score.
+    /// What was asked for: one vector, those of the tokens, both, or a score.
     pub values: Vec<f32>,
     /// The codes of the tokens' vectors, when they were asked for beside it.
     pub tokens: Option<TokenCodes>,
@@ -159,6 +161,10 @@ fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Output>, 
             let both = model.embed_with_tokens(texts)?.into_iter();
             let codes = |tokens: &[f32]| Some(TokenCodes::encode(tokens, model.dimensions()));
             Ok(both.map(|TextAndTokens { text, tokens }| Output { values: text, tokens: codes(&tokens) }).collect())
+        }
+        Task::EmbedAndTokens => {
+            let both = model.embed_with_tokens(texts)?.into_iter();
+            Ok(both.map(|TextAndTokens { text, tokens }| alone([text, tokens].concat())).collect())
         }
         Task::Tokens => Ok(model.embed_tokens(texts)?.into_iter().map(alone).collect()),
         Task::Score => Ok(model.score(texts)?.into_iter().map(|score| alone(vec![score])).collect()),

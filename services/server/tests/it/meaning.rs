@@ -1,7 +1,12 @@
 //! Search by meaning, with a small network of random weights: equal texts are near, and nothing has to be downloaded.
 //! On every database there is.
 
+use std::sync::{Arc, Mutex};
+
+use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::{Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors};
 use context_test_postgres::TestDatabase;
+use context_text::ChunkSizes;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -495,4 +500,97 @@ async fn a_service_with_another_model_says_so_and_the_command_that_it_names_help
         service.begin_stop();
         service.stopped().await;
     }
+}
+
+/// An embedder that notes each query as it is encoded.
+struct Noting {
+    embedder: LocalEmbedder,
+    /// Whether it makes a query's vector and those of its tokens in one pass.
+    in_one_pass: bool,
+    queries: Arc<Mutex<Vec<String>>>,
+}
+
+impl Noting {
+    fn note(&self, texts: &[String], role: Role) {
+        if role == Role::Query {
+            self.queries.lock().unwrap().extend_from_slice(texts);
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Embedder for Noting {
+    fn model(&self) -> &Model {
+        self.embedder.model()
+    }
+
+    fn chunk_sizes(&self) -> ChunkSizes {
+        self.embedder.chunk_sizes()
+    }
+
+    fn token_starts(&self, text: &str) -> Vec<usize> {
+        self.embedder.token_starts(text)
+    }
+
+    async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        self.note(&texts, role);
+        self.embedder.embed(texts, role).await
+    }
+
+    async fn embed_with_tokens(&self, texts: Vec<String>, role: Role) -> Result<Vec<TextVectors>, ProviderError> {
+        self.note(&texts, role);
+        self.embedder.embed_with_tokens(texts, role).await
+    }
+
+    async fn embed_query(&self, query: String) -> Result<QueryVectors, ProviderError> {
+        self.note(std::slice::from_ref(&query), Role::Query);
+        let QueryVectors { vector, tokens } = self.embedder.embed_query(query).await?;
+        Ok(QueryVectors { vector, tokens: tokens.filter(|_| self.in_one_pass) })
+    }
+
+    fn has_token_vectors(&self) -> bool {
+        true
+    }
+
+    async fn token_vectors(&self, texts: Vec<String>, role: Role) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
+        self.note(&texts, role);
+        self.embedder.token_vectors(texts, role).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_is_encoded_once_for_a_search_that_is_reranked() {
+    let service = start(&[with_model(), vec!["--rerank-timeout-ms=60000".to_owned()]].concat()).await;
+    for text in TEXTS {
+        service.store("t", text).await;
+    }
+    let searches = [
+        ("semantic", json!({"query": "tags of threads"})),
+        ("hybrid", json!({"query": "tags of threads"})),
+        ("hybrid", json!({"query": "tags of threads", "search_modes": ["semantic"]})),
+        ("hybrid", json!({"query": "tags agents", "search_modes": ["fts"]})),
+    ];
+    let mut scores = Vec::new();
+    // One that cannot give both at once is asked for each, apart from the search that needs no vector of the query.
+    for (in_one_pass, encodings) in [(true, [1, 1, 1, 1]), (false, [2, 2, 2, 1])] {
+        let queries = Arc::default();
+        let embedder = LocalEmbedder::load(&ModelDirectory::new(model(), None), Prefixes::default(), ChunkWish::default()).unwrap();
+        service.engine.use_embedder(Arc::new(Noting { embedder, in_one_pass, queries: Arc::clone(&queries) })).await.unwrap();
+        assert_eq!(service.engine.why_no_meaning(), None);
+        for ((kind, body), expected) in searches.iter().zip(encodings) {
+            let found = search(&service, kind, body.clone()).await;
+            let all: Vec<(i64, f64)> = found["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|hit| (hit["id"].as_i64().unwrap(), hit["scores"]["rerank_score"].as_f64().expect("it was reranked")))
+                .collect();
+            assert!(all.len() > 1, "{found}");
+            scores.push(all);
+            let query = body["query"].as_str().unwrap();
+            assert_eq!(std::mem::take(&mut *queries.lock().unwrap()), vec![query; expected], "{kind} {body} {in_one_pass}");
+        }
+    }
+    let in_two_passes = scores.split_off(searches.len());
+    assert_eq!(scores, in_two_passes);
 }
