@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use context_model::Limits;
 
 use crate::Quotas;
@@ -51,6 +53,11 @@ pub struct EngineConfig {
     pub reranking: Switch,
     /// Milliseconds after which results are given without reranking (`RERANK_TIMEOUT_MS`).
     pub rerank_timeout_ms: u32,
+    /// What the entry just before an entry, in its thread, lends it when it is reranked by late interaction, 0 to 1
+    /// (`RERANK_CONTEXT_WEIGHT`).
+    pub rerank_context_weight: f64,
+    /// How much older that may be (`CONTEXT_GAP_MINUTES`).
+    pub context_gap: Duration,
     /// Whether the vectors of entries' tokens are kept for reranking (`RERANK_STORE_TOKENS`).
     pub rerank_store_tokens: bool,
     /// `EMBEDDING_ON_FAILURE`.
@@ -77,6 +84,8 @@ impl Default for EngineConfig {
             hybrid_context_weight: 0.4,
             reranking: Switch::Auto,
             rerank_timeout_ms: 2_000,
+            rerank_context_weight: 0.85,
+            context_gap: Duration::from_secs(30 * 60),
             rerank_store_tokens: false,
             on_embedding_failure: OnFailure::Degrade,
             summaries: Switch::Auto,

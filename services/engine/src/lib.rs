@@ -36,6 +36,7 @@ mod summary;
 mod threads;
 mod tokens;
 mod truncate;
+mod turns;
 mod validate;
 
 pub use admin::{AUDIT_LINES, Admin};

@@ -1,7 +1,8 @@
 //! Ordering the best candidates anew by looking at their texts.
 //!
 //! Without a reranker the embedding model's own token vectors do it (late interaction): each word of the query looks for
-//! the nearest token of the text, and words that say something count more, the more the fewer candidates have them.
+//! the nearest token of the text, or of what was said just before it (see turns.rs), and words that say something count
+//! more, the more the fewer candidates have them.
 //! Blended with the scores that are there, it lifts the recall of questions about conversations and leaves that of
 //! abstracts alone (docs/retrieval.md).
 
@@ -9,13 +10,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use context_model::Timestamp;
 use context_providers::{ProviderError, Role, TokenCodes, TokenVectors};
-use context_store::{ChunkPlace, ChunkTokens, RankedByMeaning, RowSelection, StoreError, VectorStore};
+use context_store::{ChunkPlace, ChunkTokens, RankedByMeaning, RowSelection, StoreError, StoredEntry, VectorStore};
 use context_text::ContentWord;
 
 use crate::fusion::scale;
 use crate::meaning::Ready;
 use crate::semantic::milliseconds;
+use crate::turns::{Turn, with_those_before};
 use crate::{Caller, Engine, Switch};
 
 /// Candidates that are looked at.
@@ -48,6 +51,15 @@ pub(crate) struct Question<'q> {
     pub text: &'q str,
     /// Its tokens' vectors, when a search made them beside the query's own.
     pub encoded: Option<EncodedQuery>,
+}
+
+/// The part of a candidate's text that is looked at, and where the candidate stands.
+#[derive(Debug)]
+struct BestPart {
+    id: i64,
+    thread_id: String,
+    created_at: Timestamp,
+    text: String,
 }
 
 /// The order after reranking.
@@ -109,7 +121,8 @@ impl Engine {
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
         if let Some(reranker) = self.reranker() {
-            let (ids, texts) = self.texts(caller, candidates).await?;
+            let parts = self.parts(caller, candidates).await?;
+            let (ids, texts): (Vec<i64>, Vec<String>) = parts.into_iter().map(|part| (part.id, part.text)).unzip();
             notes.push(format!("rerank: by {} of {}", reranker.model(), reranker.provider()));
             let scores = reranker.rerank(question.text, texts).await?;
             if scores.len() != ids.len() || scores.iter().any(|score| !score.is_finite()) {
@@ -128,7 +141,7 @@ impl Engine {
     }
 
     /// The best part of each candidate's text; what was deleted meanwhile has none.
-    async fn texts(&self, caller: &Caller, candidates: &[Candidate]) -> Result<(Vec<i64>, Vec<String>), ProviderError> {
+    async fn parts(&self, caller: &Caller, candidates: &[Candidate]) -> Result<Vec<BestPart>, ProviderError> {
         let last = candidates.iter().map(|candidate| candidate.part.map_or(START_CHARS, |part| part.end)).max().unwrap_or(0);
         let selection = RowSelection { images: false, text_chars: Some(last), explain: false, max_bytes: self.max_reply_bytes() };
         let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
@@ -138,7 +151,13 @@ impl Engine {
             let part = candidates.iter().find(|candidate| candidate.id == id).and_then(|candidate| candidate.part);
             part.map_or((0, START_CHARS), |part| (part.start, part.end))
         };
-        Ok(found.entries.into_iter().map(|entry| (entry.id, part_of(&entry.text, part(entry.id)).to_owned())).unzip())
+        let best = |entry: StoredEntry| BestPart {
+            id: entry.id,
+            text: part_of(&entry.text, part(entry.id)).to_owned(),
+            thread_id: entry.thread_id,
+            created_at: entry.created_at,
+        };
+        Ok(found.entries.into_iter().map(best).collect())
     }
 
     /// How well each candidate answers the query, word by word: 0 to 1. `None` when the provider gives no token vectors.
@@ -150,14 +169,15 @@ impl Engine {
         notes: &mut Vec<String>,
     ) -> Result<Option<HashMap<i64, f64>>, ProviderError> {
         let Ok((ready, vectors)) = self.meaning() else { return Ok(None) };
-        let (of_query, (ids, texts), stored) = tokio::try_join!(
+        let (of_query, mut parts, stored) = tokio::try_join!(
             query_tokens(&ready, query, encoded),
-            self.texts(caller, candidates),
+            self.parts(caller, candidates),
             stored_tokens(caller, &ready, vectors, candidates),
         )?;
         let Some(of_query) = of_query else { return Ok(None) };
-        let weights = self.weights(&ready, query, &of_query, &texts);
-        let (anew, texts): (Vec<i64>, Vec<String>) = ids.into_iter().zip(texts).filter(|(id, _)| !stored.contains_key(id)).unzip();
+        let weights = self.weights(&ready, query, &of_query, &parts);
+        let not_stored = parts.iter_mut().filter(|part| !stored.contains_key(&part.id));
+        let (anew, texts): (Vec<i64>, Vec<String>) = not_stored.map(|part| (part.id, std::mem::take(&mut part.text))).unzip();
         let mut note = format!("rerank: by late interaction with {}", ready.embedder.model().name);
         if ready.stores_tokens {
             note.push_str(&format!("; the token vectors of {} entries were stored, of {} not", stored.len(), anew.len()));
@@ -165,10 +185,18 @@ impl Engine {
         notes.push(note);
         let Some(encoded) = ready.embedder.token_vectors(texts, Role::Document).await? else { return Ok(None) };
         let dimensions = ready.model.dimensions as usize;
+        let (context_weight, context_gap) = (self.config.rerank_context_weight, self.config.context_gap);
         let judge = move || {
             // As codes too, so that stored and encoded ones are judged alike.
             let anew = anew.into_iter().zip(encoded).map(|(id, tokens)| (id, TokenCodes::encode(&tokens.vectors, dimensions)));
-            stored.into_iter().chain(anew).map(|(id, codes)| (id, score(&codes, &of_query, &weights))).collect()
+            let codes: HashMap<i64, TokenCodes> = stored.into_iter().chain(anew).collect();
+            let turn = |BestPart { id, thread_id, created_at, text: _ }| {
+                let similarities = codes.get(&id)?.best_similarities(&of_query);
+                Some(Turn { id, thread_id, created_at, similarities })
+            };
+            let turns: Vec<Turn> = parts.into_iter().filter_map(turn).collect();
+            let similarities = with_those_before(&turns, context_weight, context_gap);
+            similarities.into_iter().map(|(id, similarities)| (id, score(&similarities, &weights))).collect()
         };
         // Long texts and a long query are some hundred million products.
         let scores = tokio::task::spawn_blocking(judge).await;
@@ -176,13 +204,13 @@ impl Engine {
     }
 
     /// What each token of the query weighs, among these texts.
-    fn weights(&self, ready: &Ready, query: &str, tokens: &TokenVectors, texts: &[String]) -> Vec<f64> {
+    fn weights(&self, ready: &Ready, query: &str, tokens: &TokenVectors, parts: &[BestPart]) -> Vec<f64> {
         let words: Vec<ContentWord> = context_text::content_words(query, &self.analyzer);
         let stems: HashSet<&str> = words.iter().map(|word| word.stem.as_str()).collect();
         let mut with_it: HashMap<&str, usize> = HashMap::new();
-        for text in texts {
+        for part in parts {
             let mut seen: HashSet<&str> = HashSet::new();
-            self.analyzer.tokens(text, &mut |token| {
+            self.analyzer.tokens(&part.text, &mut |token| {
                 seen.extend(stems.get(token.stem));
                 seen.len() < stems.len()
             });
@@ -191,7 +219,7 @@ impl Engine {
             }
         }
         let weight = |start: &usize| match words.iter().find(|word| word.place.contains(start)) {
-            Some(word) => rarity(with_it.get(word.stem.as_str()).copied().unwrap_or(0), texts.len()).max(LEAST_WORD_WEIGHT),
+            Some(word) => rarity(with_it.get(word.stem.as_str()).copied().unwrap_or(0), parts.len()).max(LEAST_WORD_WEIGHT),
             None => FUNCTION_WORD_WEIGHT,
         };
         let starts = ready.embedder.token_starts(query);
@@ -240,10 +268,10 @@ fn unreadable(error: StoreError) -> ProviderError {
     ProviderError::unavailable(error.to_string())
 }
 
-/// How well these tokens answer the query, 0 to 1.
-fn score(tokens: &TokenCodes, query: &TokenVectors, weights: &[f64]) -> f64 {
+/// How well a text answers the query that comes this near to each of its tokens, 0 to 1.
+fn score(similarities: &[f32], weights: &[f64]) -> f64 {
     let total: f64 = weights.iter().sum();
-    let sum: f64 = tokens.best_similarities(query).iter().zip(weights).map(|(similarity, weight)| f64::from(*similarity) * weight).sum();
+    let sum: f64 = similarities.iter().zip(weights).map(|(similarity, weight)| f64::from(*similarity) * weight).sum();
     if total > 0.0 { (sum / total).clamp(0.0, 1.0) } else { 0.0 }
 }
 

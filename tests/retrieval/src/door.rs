@@ -1,6 +1,7 @@
 //! Where questions are asked: at the engine itself, or over a wire at a service of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use context_engine::{Caller, Engine, EngineConfig, Switch};
@@ -71,6 +72,10 @@ pub struct Own {
     pub rrf_k: u32,
     /// `RERANK_STORE_TOKENS`.
     pub store_tokens: bool,
+    /// `RERANK_CONTEXT_WEIGHT`.
+    pub rerank_context_weight: f64,
+    /// `CONTEXT_GAP_MINUTES`.
+    pub context_gap: Duration,
 }
 
 /// Somebody to ask.
@@ -96,6 +101,8 @@ impl Own {
             hybrid_context_weight: setup.context_weight,
             rerank_timeout_ms: RERANK_TIMEOUT_MS,
             rerank_store_tokens: self.store_tokens,
+            rerank_context_weight: self.rerank_context_weight,
+            context_gap: self.context_gap,
             ..EngineConfig::default()
         };
         let engine = Engine::new(Arc::clone(&self.store), config, self.clock.clone())?;

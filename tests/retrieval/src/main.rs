@@ -73,6 +73,9 @@ struct Cli {
     #[arg(long, env = "HYBRID_CONTEXT_WEIGHT")]
     hybrid_context_weight: Option<f64>,
     /// As the setting of the service
+    #[arg(long, env = "RERANK_CONTEXT_WEIGHT")]
+    rerank_context_weight: Option<f64>,
+    /// As the setting of the service
     #[arg(long, env = "CONTEXT_NEIGHBOURS")]
     context_neighbours: Option<u32>,
     /// As the setting of the service
@@ -111,11 +114,20 @@ async fn main() -> Result<(), Error> {
             Some(Arc::new(loaded?))
         }
     };
-    let own = Own { store, clock: Arc::new(SetClock::default()), embedder, rrf_k, store_tokens: cli.store_tokens };
+    let rerank_context_weight = cli.rerank_context_weight.unwrap_or(usual.rerank_context_weight);
+    let own = Own {
+        store,
+        clock: Arc::new(SetClock::default()),
+        embedder,
+        rrf_k,
+        store_tokens: cli.store_tokens,
+        rerank_context_weight,
+        context_gap: neighbourhood.gap,
+    };
     let started = Instant::now();
     let keys = fill(&own.engine(reranking).await?, &own.clock, &set).await?;
     println!("{} entries, {} questions; stored in {:.1} s", set.entries.len(), set.questions.len(), started.elapsed().as_secs_f64());
-    println!("HYBRID_RRF_K={rrf_k} HYBRID_CONTEXT_WEIGHT={weight}");
+    println!("HYBRID_RRF_K={rrf_k} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={rerank_context_weight}");
     println!("{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
     let house = match cli.over.wire() {
         None => House::Own(own),
@@ -123,7 +135,7 @@ async fn main() -> Result<(), Error> {
             own.store.close().await;
             // Nobody else may have the database open.
             drop(own);
-            House::Served(wire, settings(&cli, &database, &neighbourhood, rrf_k)?)
+            House::Served(wire, settings(&cli, &database, &neighbourhood, rrf_k, rerank_context_weight)?)
         }
     };
     let mut open: Option<(Setup, Door)> = None;
@@ -178,9 +190,16 @@ async fn main() -> Result<(), Error> {
 }
 
 /// The settings of services on the database, apart from those in which the rows differ.
-fn settings(cli: &Cli, database: &Path, neighbourhood: &Neighbourhood, rrf_k: u32) -> Result<Vec<(&'static str, String)>, Error> {
+fn settings(
+    cli: &Cli,
+    database: &Path,
+    neighbourhood: &Neighbourhood,
+    rrf_k: u32,
+    rerank_context_weight: f64,
+) -> Result<Vec<(&'static str, String)>, Error> {
     let mut settings = vec![
         ("HYBRID_RRF_K", rrf_k.to_string()),
+        ("RERANK_CONTEXT_WEIGHT", rerank_context_weight.to_string()),
         ("CONTEXT_NEIGHBOURS", neighbourhood.entries.to_string()),
         ("CONTEXT_GAP_MINUTES", (neighbourhood.gap.as_secs() / 60).to_string()),
         ("RERANK_STORE_TOKENS", cli.store_tokens.to_string()),

@@ -35,6 +35,8 @@ impl Config {
             hybrid_context_weight: search.hybrid_context_weight,
             reranking: search.enable_reranking,
             rerank_timeout_ms: small(search.rerank_timeout_ms),
+            rerank_context_weight: search.rerank_context_weight,
+            context_gap: self.neighbourhood().gap,
             rerank_store_tokens: search.rerank_store_tokens,
             on_embedding_failure: match self.models.embedding_on_failure {
                 OnFailure::Degrade => context_engine::OnFailure::Degrade,

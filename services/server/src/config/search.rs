@@ -106,6 +106,12 @@ pub struct Search {
     #[arg(long, env = "RERANK_TIMEOUT_MS", value_name = "MS", default_value = "2000", value_parser = number(1, 60_000), global = true)]
     pub rerank_timeout_ms: u64,
 
+    /// What the entry just before an entry, in its thread and within CONTEXT_GAP_MINUTES, lends it when reranking by late
+    /// interaction looks for the words of the query, beside 1 for its own text, 0 to 1; for each further step back it counts
+    /// once more. 0: each entry is judged by itself.
+    #[arg(long, env = "RERANK_CONTEXT_WEIGHT", value_name = "W", default_value = "0.85", value_parser = fraction, global = true)]
+    pub rerank_context_weight: f64,
+
     /// Whether entries are stored with the vectors of their tokens, so that reranking by late interaction need not encode them
     /// again: true or false. Reranking 50 chat messages then takes a twentieth of the time; it costs 200 bytes a token on disk,
     /// 8 kB for a message of 37. Entries that were stored without them are encoded again until their text changes. Without
