@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 
 use server::{Reply, Seen, Server};
 
+/// So patient that a busy machine fails no test.
 fn access(url: &str) -> Access {
-    Access { url: url.to_owned(), key: Some(Secret::new("key-of-the-test")), patience: Duration::from_millis(500) }
+    Access { url: url.to_owned(), key: Some(Secret::new("key-of-the-test")), patience: Duration::from_secs(30) }
 }
 
 fn remote(dialect: Dialect) -> RemoteModel {
@@ -170,12 +171,18 @@ async fn what_is_no_base64_of_numbers_is_not_used() {
 
 /// An embedder whose server answers well once and then as told.
 async fn faulty(reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> (Server, HttpEmbedder) {
+    faulty_for(access("").patience, reply).await
+}
+
+/// As [`faulty`], with an embedder that waits this long.
+async fn faulty_for(patience: Duration, reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> (Server, HttpEmbedder) {
     let server = Server::start(move |request, number| match number {
         0 => Reply::Json(recorded(Dialect::Ollama, &request.body)),
         number => reply(request, number),
     })
     .await;
-    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::Ollama)).await.unwrap();
+    let access = Access { patience, ..access(&server.url) };
+    let embedder = HttpEmbedder::connect(&access, remote(Dialect::Ollama)).await.unwrap();
     (server, embedder)
 }
 
@@ -225,7 +232,7 @@ async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
 #[tokio::test]
 async fn silence_a_trickle_and_a_broken_answer_end_in_time() {
     for fault in ["hang", "trickle", "truncated"] {
-        let (server, embedder) = faulty(move |_, _| match fault {
+        let (server, embedder) = faulty_for(Duration::from_millis(500), move |_, _| match fault {
             "hang" => Reply::Hang,
             "trickle" => Reply::Trickle,
             _ => Reply::Truncated,
