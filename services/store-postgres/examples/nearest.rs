@@ -1,4 +1,4 @@
-//! How long a search by meaning takes in PostgreSQL and how much it finds, beside the bare statement in the same run.
+//! How long a search by meaning takes in PostgreSQL and how much it finds, in turn with the bare statement.
 //!
 //! ```sh
 //! cargo run --release --example nearest -- 100000 384 [VECTORS]
@@ -8,12 +8,14 @@
 //! little-endian, one vector after the other; where it has fewer than wanted, vectors are perturbed copies.
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use context_model::{Filter, Tags};
+use context_model::{Filter, Tags, ThreadId};
 use context_store::{EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _};
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::{Client, TestDatabase};
+use tokio_postgres::{Row, Statement};
 
 /// Queries of a run.
 const QUERIES: usize = 100;
@@ -22,7 +24,11 @@ const WANTED: usize = 10;
 /// Results of a search of ten, as the operations ask for them.
 const DEPTH: u32 = 64;
 /// Tags, and the share of the entries that have them: every so-manieth.
-const SHARES: [(&str, usize); 3] = [("tenth", 10), ("hundredth", 100), ("thousandth", 1000)];
+const SHARES: [(&str, usize); 5] = [("half", 2), ("tenth", 10), ("twentieth", 20), ("hundredth", 100), ("thousandth", 1000)];
+
+/// A thread, and the share of the entries that are in it.
+const THREAD: &str = "thread";
+const THREADS: usize = 50;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,6 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = EmbeddingModel { identity: "example".to_owned(), dimensions: u32::try_from(dimensions)? };
     store.use_model(&model).await?;
     let client = database.connect().await;
+    let owner = OwnerId::default();
     let started = Instant::now();
     fill(&client, &vectors).await?;
     println!("filled in {:.1} s", started.elapsed().as_secs_f64());
@@ -51,32 +58,42 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     store.maintain().await?;
     println!("index made in {:.1} s", started.elapsed().as_secs_f64());
     client.batch_execute("ANALYZE context.entries; ANALYZE context.chunks").await?;
+    let sight = client.query_one("SELECT split_part(value, ' ', 1) FROM context.settings WHERE key = 'vectors_sight_1'", &[]).await?;
+    let sight: String = sight.get(0);
+    println!("hnsw.ef_search of the set: {sight}");
 
-    for (name, every) in [("all", 1)].into_iter().chain(SHARES) {
+    for (name, every) in [("all", 1), (THREAD, THREADS)].into_iter().chain(SHARES) {
         let exact: Vec<Vec<i64>> = queries.iter().map(|query| exact(query, &vectors, every)).collect();
-        let filter = match every {
-            1 => Filter::default(),
+        let filter = match name {
+            "all" => Filter::default(),
+            THREAD => Filter { thread_id: Some(ThreadId::from_stored("t0".to_owned())), ..Filter::default() },
             _ => Filter { tags: Some(Tags::from_normalised(vec![name.to_owned()])), ..Filter::default() },
         };
-        let (mut found, mut times, mut plan) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, query) in queries.iter().chain(&queries).enumerate() {
+        let search = |query: &Vec<f32>, explain| {
             let semantic = Some(SemanticSearch { model: model.clone(), vector: query.clone() });
-            let search = RankSearch { fts: None, semantic, depth: DEPTH, explain: place == 0 };
+            let search = RankSearch { fts: None, semantic, depth: DEPTH, explain };
+            store.rank(&owner, search, filter.clone(), Read::default())
+        };
+        let plan = search(&queries[0], true).await?.plan;
+        let way = if plan.iter().any(|line| line.contains("from the index")) { Way::Index } else { Way::Measured };
+        let bare = Bare::new(&client, dimensions, name, &sight, way).await?;
+        let (mut by_store, mut by_statement) = (Measured::default(), Measured::default());
+        // The first round fills the server's cache. In turn, so that what else the machine does meets both, and each with
+        // another query, so that neither finds in the cache what the other has just read.
+        for place in 0..2 * QUERIES {
+            let (query, other) = (place % QUERIES, (place + QUERIES / 2) % QUERIES);
             let started = Instant::now();
-            let ranking = store.rank(&OwnerId::default(), search, filter.clone(), Read::default()).await?;
-            // The first half fills the server's cache.
+            let ranking = search(&queries[query], false).await?;
+            let (time, text) = (started.elapsed(), format!("{:?}", queries[other]));
+            let started = Instant::now();
+            let rows = bare.search(&text).await?;
             if place >= QUERIES {
-                times.push(started.elapsed());
-                found.push(ranking.semantic.iter().take(WANTED).map(|hit| hit.id).collect());
-            }
-            if place == 0 {
-                plan = ranking.plan;
+                by_statement.add(other, started.elapsed(), rows.iter().map(|row| row.get(0)));
+                by_store.add(query, time, ranking.semantic.iter().map(|hit| hit.id));
             }
         }
-        println!("{name:>12}: store     {}", shown(&times, recall(&found, &exact)));
-        let way = if plan.iter().any(|line| line.contains("from the index")) { Way::Index } else { Way::Measured };
-        let (found, times) = bare(&client, dimensions, &queries, name, every, way).await?;
-        println!("{name:>12}: statement {}  {}", shown(&times, recall(&found, &exact)), way.name());
+        println!("{name:>12}: store     {}", by_store.shown(&exact));
+        println!("{name:>12}: statement {}  {}", by_statement.shown(&exact), way.name());
     }
     store.close().await;
     Ok(())
@@ -98,47 +115,66 @@ impl Way {
 }
 
 /// The same rows by a prepared statement and a transaction with the same settings.
-async fn bare(
-    client: &Client,
-    dimensions: usize,
-    queries: &[Vec<f32>],
-    tag: &str,
-    every: usize,
-    way: Way,
-) -> Result<(Vec<Vec<i64>>, Vec<Duration>), Box<dyn std::error::Error>> {
-    let filter = match every {
-        1 => String::new(),
-        _ => format!("AND e.tags && ARRAY['{tag}'] AND ARRAY[e.owner_id] @> ARRAY['default']"),
-    };
-    let join = if every == 1 { "" } else { "JOIN context.entries AS e ON e.owner_id = c.owner_id AND e.id = c.id" };
-    let order = match way {
-        Way::Index => format!("c.embedding::halfvec({dimensions}) <-> (SELECT $1::text::halfvec({dimensions}))"),
-        Way::Measured => "c.embedding <-> (SELECT $1::text::vector)".to_owned(),
-    };
-    let statement = client
-        .prepare(&format!(
-            "SELECT near.id, near.embedding <-> (SELECT $1::text::vector) AS distance FROM (SELECT c.id, c.embedding FROM context.chunks AS c {join} \
-             WHERE c.set_id = 1 AND c.owner_id = 'default' {filter} ORDER BY {order} LIMIT {}) AS near ORDER BY distance, near.id DESC",
-            DEPTH + DEPTH / 2
-        ))
-        .await?;
-    let sort = if matches!(way, Way::Index) { "SET LOCAL enable_sort = off" } else { "SET LOCAL jit = off" };
-    let begin = format!(
-        "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = 100; {sort}"
-    );
-    let (mut found, mut times) = (Vec::new(), Vec::new());
-    for (place, query) in queries.iter().chain(queries).enumerate() {
-        let text = format!("{query:?}");
-        let started = Instant::now();
-        client.batch_execute(&begin).await?;
-        let rows = client.query(&statement, &[&text]).await?;
-        client.batch_execute("COMMIT").await?;
-        if place >= queries.len() {
-            times.push(started.elapsed());
-            found.push(rows.iter().take(WANTED).map(|row| row.get(0)).collect());
-        }
+struct Bare<'c> {
+    client: &'c Client,
+    statement: Statement,
+    begin: String,
+}
+
+impl<'c> Bare<'c> {
+    async fn new(client: &'c Client, dimensions: usize, name: &str, sight: &str, way: Way) -> Result<Self, Box<dyn std::error::Error>> {
+        let filter = match name {
+            "all" => String::new(),
+            THREAD => "AND e.thread_id = 't0'".to_owned(),
+            tag => format!("AND e.tags && ARRAY['{tag}'] AND ARRAY[e.owner_id] @> ARRAY['default']"),
+        };
+        let join = if filter.is_empty() { "" } else { "JOIN context.entries AS e ON e.owner_id = c.owner_id AND e.id = c.id" };
+        let order = match way {
+            Way::Index => format!("c.embedding::halfvec({dimensions}) <-> (SELECT $1::text::halfvec({dimensions}))"),
+            Way::Measured => "c.embedding <-> (SELECT $1::text::vector)".to_owned(),
+        };
+        let statement = client
+            .prepare(&format!(
+                "SELECT near.id, near.embedding <-> (SELECT $1::text::vector) AS distance FROM (SELECT c.id, c.embedding FROM context.chunks AS c {join} \
+                 WHERE c.set_id = 1 AND c.owner_id = 'default' {filter} ORDER BY {order} LIMIT {}) AS near ORDER BY distance, near.id DESC",
+                DEPTH + DEPTH / 2
+            ))
+            .await?;
+        let settings = match way {
+            Way::Index => format!(
+                "hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {sight}; SET LOCAL hnsw.max_scan_tuples = 400000; \
+                 SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
+            ),
+            Way::Measured => "max_parallel_workers_per_gather = 0".to_owned(),
+        };
+        let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; SET LOCAL {settings}");
+        Ok(Self { client, statement, begin })
     }
-    Ok((found, times))
+
+    async fn search(&self, query: &str) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
+        self.client.batch_execute(&self.begin).await?;
+        let rows = self.client.query(&self.statement, &[&query]).await?;
+        self.client.batch_execute("COMMIT").await?;
+        Ok(rows)
+    }
+}
+
+/// What was found of each query, and how long it took.
+#[derive(Default)]
+struct Measured {
+    found: BTreeMap<usize, Vec<i64>>,
+    times: Vec<Duration>,
+}
+
+impl Measured {
+    fn add(&mut self, query: usize, time: Duration, found: impl Iterator<Item = i64>) {
+        self.times.push(time);
+        self.found.insert(query, found.take(WANTED).collect());
+    }
+
+    fn shown(&self, exact: &[Vec<i64>]) -> String {
+        shown(&self.times, recall(&self.found, exact))
+    }
 }
 
 async fn fill(client: &Client, vectors: &[Vec<f32>]) -> Result<(), Box<dyn std::error::Error>> {
@@ -147,7 +183,7 @@ async fn fill(client: &Client, vectors: &[Vec<f32>]) -> Result<(), Box<dyn std::
     let tags: String =
         SHARES.iter().map(|(tag, every)| format!(" || CASE WHEN i % {every} = 0 THEN ARRAY['{tag}'] ELSE ARRAY[]::text[] END")).collect();
     let entries = format!(
-        "INSERT INTO context.entries SELECT 'default', i, 't' || i % 50, 'user', 0, 1, i, i, ARRAY[]::text[]{tags}, '', '{{}}', '{{}}', '', \
+        "INSERT INTO context.entries SELECT 'default', i, 't' || i % {THREADS}, 'user', 0, 1, i, i, ARRAY[]::text[]{tags}, '', '{{}}', '{{}}', '', \
          false, 'text' FROM generate_series(1, $1::bigint) AS i"
     );
     client.execute(&entries, &[&count]).await?;
@@ -196,8 +232,8 @@ fn exact(query: &[f32], vectors: &[Vec<f32>], every: usize) -> Vec<i64> {
     found.into_iter().take(WANTED).map(|(_, id)| i64::try_from(id).unwrap_or(0)).collect()
 }
 
-fn recall(found: &[Vec<i64>], exact: &[Vec<i64>]) -> f64 {
-    let hits: usize = found.iter().zip(exact).map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count()).sum();
+fn recall(found: &BTreeMap<usize, Vec<i64>>, exact: &[Vec<i64>]) -> f64 {
+    let hits: usize = found.values().zip(exact).map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count()).sum();
     hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64
 }
 
