@@ -1,5 +1,5 @@
 //! How many candidates the index of a set must keep in sight (`hnsw.ef_search`), found by searching near some of the set's
-//! own vectors and measuring all of them besides. Vectors of some models and texts need many times more than others.
+//! own vectors. Vectors of some models and texts need many times more than others.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,16 @@ use super::index;
 use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Bind, Fragment};
 
-/// Searches, and of how many of the nearest each is to find all. A query lies between two stored vectors, nearer to one: a
-/// stored vector itself is found too easily.
-const SAMPLE: i64 = 24;
+/// Searches, and of how many of the nearest each is to find all. A query lies between two stored vectors, much nearer to one:
+/// those of 100 000 real sentences are found as well as sentences that are not stored. A stored vector itself is found too
+/// easily, one in the middle not easily enough. So many, since few are found nowhere near, and decide nothing here.
+const SAMPLE: i64 = 96;
 const NEAREST: i64 = 10;
-/// The share of them that must be found.
+/// The share that must be found of what the farthest sight finds. What that one misses, the others miss too.
 const WANTED: f64 = 0.98;
+const FARTHEST: u32 = 1_000;
 /// What is tried, in this order; the first is what a set has before.
-const STEPS: [u32; 4] = [100, 200, 400, 800];
+const STEPS: [u32; 6] = [100, 150, 200, 300, 400, 800];
 /// As many candidates as a search of ten takes from the index.
 const CANDIDATES: i64 = 96;
 /// The set is looked at again when it has grown by this.
@@ -44,8 +46,7 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     if looked_at > 0 && vectors < looked_at.saturating_mul(GROWTH) {
         return Ok(());
     }
-    // Exact searches read everything.
-    conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL jit = off")
+    conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL jit = off; SET LOCAL enable_sort = off")
         .await?;
     let found = measure(conn, set_id, dimensions, vectors).await;
     conn.batch_execute("ROLLBACK").await?;
@@ -57,6 +58,12 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
 }
 
 #[derive(QueryableByName)]
+struct Query {
+    #[diesel(sql_type = Text)]
+    query: String,
+}
+
+#[derive(QueryableByName)]
 struct Found {
     #[diesel(sql_type = Text)]
     query: String,
@@ -64,36 +71,24 @@ struct Found {
     nearest: Vec<String>,
 }
 
-/// The least sight that suffices, or the most there is, and the share that it finds.
+/// The least sight that suffices, or the last that is tried, and the share that it finds.
 async fn measure(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vectors: i64) -> diesel::QueryResult<(u32, f64)> {
     // Rows of a page are sampled together: of more pages than needed only some rows are taken.
     let percent = (SAMPLE as f64 * 2_000.0 / vectors.max(1) as f64).clamp(0.01, 100.0);
-    let exact = Fragment::new(format!(
+    let between = Fragment::new(format!(
         "WITH sample AS MATERIALIZED (SELECT c.embedding, row_number() OVER (ORDER BY random()) AS n FROM context.chunks AS c \
-         TABLESAMPLE SYSTEM ({percent}) WHERE c.set_id = {set_id} ORDER BY n LIMIT {SAMPLE} + 1), \
-         between AS MATERIALIZED (SELECT l2_normalize(a.embedding + a.embedding + b.embedding) AS query FROM sample AS a, sample AS b \
-         WHERE b.n = a.n + 1) \
-         SELECT q.query::text AS query, (SELECT array_agg(n.place) FROM (SELECT k.ctid::text AS place FROM context.chunks AS k \
-         WHERE k.set_id = {set_id} ORDER BY k.embedding <-> q.query LIMIT {NEAREST}) AS n) AS nearest FROM between AS q"
+         TABLESAMPLE SYSTEM ({percent}) WHERE c.set_id = {set_id} ORDER BY n LIMIT {SAMPLE} + 1) \
+         SELECT l2_normalize(a.embedding + a.embedding + a.embedding + b.embedding)::text AS query FROM sample AS a, sample AS b WHERE b.n = a.n + 1"
     ));
-    let exact: Vec<Found> = sql::query(conn, exact).await?;
-    let queries: Vec<String> = exact.iter().map(|found| found.query.clone()).collect();
-    let exact: HashMap<String, Vec<String>> = exact.into_iter().map(|found| (found.query, found.nearest)).collect();
-    let all = exact.values().map(Vec::len).sum::<usize>().max(1);
-    let order = index::expression(dimensions);
+    let queries: Vec<String> = sql::query::<Query>(conn, between).await?.into_iter().map(|row| row.query).collect();
+    let farthest = search(conn, set_id, dimensions, &queries, FARTHEST).await?;
+    let all = farthest.values().map(Vec::len).sum::<usize>().max(1);
     let mut best = (STEPS[0], 1.0);
     for sight in STEPS {
-        conn.batch_execute(&format!("SET LOCAL hnsw.ef_search = {sight}; SET LOCAL enable_sort = off")).await?;
-        let mut near = Fragment::new(format!(
-            "SELECT q.query, (SELECT array_agg(n.place) FROM (SELECT k.place FROM (SELECT k.ctid::text AS place, k.embedding \
-             FROM context.chunks AS k WHERE k.set_id = {set_id} ORDER BY k.{order} <-> q.query::vector::halfvec({dimensions}) \
-             LIMIT {CANDIDATES}) AS k ORDER BY k.embedding <-> q.query::vector LIMIT {NEAREST}) AS n) AS nearest FROM unnest("
-        ));
-        near.bind(Bind::texts(&queries)).push(") AS q(query)");
-        let near: Vec<Found> = sql::query(conn, near).await?;
-        let found = near.iter().map(|found| {
-            let expected = exact.get(&found.query).map(Vec::as_slice).unwrap_or_default();
-            expected.iter().filter(|place| found.nearest.contains(place)).count()
+        let near = search(conn, set_id, dimensions, &queries, sight).await?;
+        let found = near.iter().map(|(query, nearest)| {
+            let expected = farthest.get(query).map(Vec::as_slice).unwrap_or_default();
+            expected.iter().filter(|place| nearest.contains(place)).count()
         });
         best = (sight, found.sum::<usize>() as f64 / all as f64);
         if best.1 >= WANTED {
@@ -101,4 +96,24 @@ async fn measure(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vec
         }
     }
     Ok(best)
+}
+
+/// The places of the rows nearest to each of the queries.
+async fn search(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+    dimensions: u32,
+    queries: &[String],
+    sight: u32,
+) -> diesel::QueryResult<HashMap<String, Vec<String>>> {
+    conn.batch_execute(&format!("SET LOCAL hnsw.ef_search = {sight}")).await?;
+    let order = index::expression(dimensions);
+    let mut near = Fragment::new(format!(
+        "SELECT q.query, (SELECT array_agg(n.place) FROM (SELECT k.place FROM (SELECT k.ctid::text AS place, k.embedding \
+         FROM context.chunks AS k WHERE k.set_id = {set_id} ORDER BY k.{order} <-> q.query::vector::halfvec({dimensions}) \
+         LIMIT {CANDIDATES}) AS k ORDER BY k.embedding <-> q.query::vector LIMIT {NEAREST}) AS n) AS nearest FROM unnest("
+    ));
+    near.bind(Bind::texts(queries)).push(") AS q(query)");
+    let found: Vec<Found> = sql::query(conn, near).await?;
+    Ok(found.into_iter().map(|found| (found.query, found.nearest)).collect())
 }
