@@ -13,7 +13,7 @@ use diesel::result::Error as DieselError;
 use diesel_async::SimpleAsyncConnection;
 use futures::future::{BoxFuture, FutureExt as _, select};
 use futures::stream::TryStreamExt as _;
-use futures::{join, poll};
+use futures::{join, poll, try_join};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 
@@ -209,6 +209,13 @@ impl AsyncPgConnection {
         }
     }
 
+    /// Runs two queries, the second right behind the first, and gives the rows of both: one round trip.
+    pub async fn rows_of_both(&mut self, first: Encoded, second: Encoded) -> QueryResult<(Vec<PgRow>, Vec<PgRow>)> {
+        let client = Arc::clone(&self.client);
+        let prepared = (self.stay_prepared(&first).await?, self.stay_prepared(&second).await?);
+        self.in_turn(async { try_join!(rows_of(&client, first, prepared.0), rows_of(&client, second, prepared.1)) }).await
+    }
+
     /// Runs a query and sends `end`, which ends the transaction, right behind it: what the query locks is locked while
     /// the server works, not while answers travel.
     ///
@@ -218,17 +225,7 @@ impl AsyncPgConnection {
     pub async fn rows_and_end(&mut self, statement: Encoded, end: &str) -> Result<Vec<PgRow>, Unfinished> {
         let client = Arc::clone(&self.client);
         let prepared = self.stay_prepared(&statement).await.map_err(Unfinished::Refused)?;
-        let query = async {
-            let rows = match prepared {
-                Some(prepared) => client.query_raw(&prepared, statement.values).await?,
-                None => {
-                    let parameters = statement.values.into_iter().zip(statement.types);
-                    client.query_typed_raw(&statement.sql, parameters).await?
-                }
-            };
-            rows.map_ok(PgRow).try_collect::<Vec<_>>().await
-        };
-        let both = async { Ok(join!(query, client.batch_execute(end))) };
+        let both = async { Ok(join!(rows_of(&client, statement, prepared), client.batch_execute(end))) };
         let before = |error: DieselError| match failure::is_answer(&error) {
             true => Unfinished::Refused(error),
             false => Unfinished::Unknown(error),
@@ -268,6 +265,18 @@ impl AsyncPgConnection {
         }
         Ok(Some(prepared))
     }
+}
+
+/// All rows of a query.
+async fn rows_of(client: &Client, statement: Encoded, prepared: Option<Statement>) -> Result<Vec<PgRow>, tokio_postgres::Error> {
+    let rows = match prepared {
+        Some(prepared) => client.query_raw(&prepared, statement.values).await?,
+        None => {
+            let parameters = statement.values.into_iter().zip(statement.types);
+            client.query_typed_raw(&statement.sql, parameters).await?
+        }
+    };
+    rows.map_ok(PgRow).try_collect().await
 }
 
 impl SimpleAsyncConnection for AsyncPgConnection {

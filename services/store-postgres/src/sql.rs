@@ -264,23 +264,39 @@ where
 /// The plan PostgreSQL makes for this query, a line each, for callers: without its estimates, which come from the rows of
 /// every owner.
 pub(crate) async fn explain(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<Vec<String>> {
-    plan(conn, "EXPLAIN (COSTS OFF) ", fragment).await
-}
-
-/// How many rows PostgreSQL expects of this query.
-pub(crate) async fn expected_rows(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<f64> {
-    let plan = plan(conn, "EXPLAIN ", fragment).await?;
-    let rows = plan.as_slice().first().and_then(|line| line.split("rows=").nth(1)).and_then(|rest| rest.split(' ').next());
-    Ok(rows.and_then(|rows| rows.parse().ok()).unwrap_or(0.0))
-}
-
-async fn plan(conn: &mut AsyncPgConnection, explain: &'static str, fragment: &Fragment<'_>) -> QueryResult<Vec<String>> {
-    #[derive(QueryableByName)]
-    struct Line {
-        #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
-        line: String,
-    }
-    let mut plan = Fragment::new(explain);
-    plan.append(fragment.clone());
+    let plan = planned("EXPLAIN (COSTS OFF) ", fragment.clone());
     Ok(query::<Line>(conn, plan).await?.into_iter().map(|row| row.line).collect())
+}
+
+/// The rows of a query, and how many PostgreSQL expects of `other`, in one round trip.
+pub(crate) async fn query_and_expected_rows<Row>(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+    other: Fragment<'_>,
+) -> QueryResult<(Vec<Row>, f64)>
+where
+    Row: QueryableByName<Pg>,
+{
+    let (fragment, plan) = (fragment.encode(conn)?, planned("EXPLAIN ", other).encode(conn)?);
+    let (rows, plan) = conn.rows_of_both(fragment, plan).await?;
+    let lines: Vec<Line> = built(&plan[..])?;
+    let expected = lines.as_slice().first().and_then(|Line { line }| line.split("rows=").nth(1)?.split(' ').next()?.parse().ok());
+    Ok((built(&rows[..])?, expected.unwrap_or(0.0)))
+}
+
+fn built<Row: QueryableByName<Pg>>(rows: &[PgRow]) -> QueryResult<Vec<Row>> {
+    let rows: deserialize::Result<_> = rows.iter().map(Row::build).collect();
+    rows.map_err(diesel::result::Error::DeserializationError)
+}
+
+#[derive(QueryableByName)]
+struct Line {
+    #[diesel(sql_type = Text, column_name = "QUERY PLAN")]
+    line: String,
+}
+
+fn planned<'v>(explain: &'static str, fragment: Fragment<'v>) -> Fragment<'v> {
+    let mut plan = Fragment::new(explain);
+    plan.append(fragment);
+    plan
 }

@@ -12,6 +12,7 @@ use super::search::{Search, SetState};
 use super::{index, sight};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
+use crate::filter;
 use crate::fts::Language;
 use crate::read::{Reading, begin, commit, revision};
 use crate::read_entries::ranked;
@@ -58,27 +59,28 @@ impl Reading for Rank {
                 None
             }
             Some(semantic) => {
-                let state = state(conn, owner, semantic).await?;
+                let (state, expected) = self.state(conn, owner, semantic).await?;
                 ranking.revision = state.revision;
                 let State { set_id: Some(id), chunks, indexed, sight, revision: _, entries } = state else {
                     commit(conn).await?;
                     return Ok(Some((state.revision, None)));
                 };
                 let dimensions = semantic.model.dimensions;
-                Some((semantic, SetState { id, dimensions, chunks, entries, indexed, sight: u32::try_from(sight).unwrap_or(0) }))
+                Some((semantic, expected, SetState { id, dimensions, chunks, entries, indexed, sight: u32::try_from(sight).unwrap_or(0) }))
             }
         };
         // By words first: the other search changes settings of the transaction.
         if let Some(words) = &self.search.fts {
             self.by_words(conn, owner, words, &mut ranking).await?;
         }
-        if let Some((semantic, set)) = by_meaning {
+        if let Some((semantic, expected, set)) = by_meaning {
             let search = Search {
                 owner,
                 set,
                 vector: &semantic.vector,
                 filter: &self.filter,
                 indexed: &self.indexed,
+                expected,
                 depth: self.search.depth,
                 explain: self.search.explain,
             };
@@ -89,31 +91,6 @@ impl Reading for Rank {
         commit(conn).await?;
         Ok(Some((ranking.revision, Some(ranking))))
     }
-}
-
-/// What a search must know of the owner and of the vectors.
-async fn state(conn: &mut AsyncPgConnection, owner: &OwnerId, semantic: &SemanticSearch) -> Result<State, Failure> {
-    let select = "SELECT s.set_id, coalesce((SELECT c.reltuples FROM pg_catalog.pg_class AS c WHERE c.oid = \
-                  to_regclass('context.chunks')), 0)::bigint AS chunks, coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i \
-                  WHERE i.indexrelid = to_regclass(? || s.set_id)), false) AS indexed, \
-                  coalesce((SELECT split_part(t.value, ' ', 1)::bigint FROM context.settings AS t WHERE t.key = ? || s.set_id), ?) AS sight, \
-                  coalesce((SELECT o.revision FROM context.owners AS o WHERE o.owner_id = ?), 0) AS revision, \
-                  coalesce((SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?), 0) AS entries \
-                  FROM (SELECT (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ? AND state <> 'building') \
-                  AS set_id) AS s";
-    let owner = || Bind::text(owner.as_str());
-    let model = &semantic.model;
-    let binds = vec![
-        Bind::text(index::PREFIX),
-        Bind::text(sight::KEY),
-        Bind::Int(sight::FIRST),
-        owner(),
-        owner(),
-        Bind::text(&model.identity),
-        Bind::Int(i64::from(model.dimensions)),
-    ];
-    let rows: Vec<State> = sql::query(conn, Fragment::prepared(select, binds)).await?;
-    Ok(rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?)
 }
 
 #[derive(QueryableByName)]
@@ -127,6 +104,45 @@ struct Row {
 }
 
 impl Rank {
+    /// What a search must know of the owner and of the vectors, and how many entries the planner expects to satisfy the
+    /// filter.
+    async fn state(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+        semantic: &SemanticSearch,
+    ) -> Result<(State, Option<f64>), Failure> {
+        let select = "SELECT s.set_id, coalesce((SELECT c.reltuples FROM pg_catalog.pg_class AS c WHERE c.oid = \
+                      to_regclass('context.chunks')), 0)::bigint AS chunks, coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i \
+                      WHERE i.indexrelid = to_regclass(? || s.set_id)), false) AS indexed, \
+                      coalesce((SELECT split_part(t.value, ' ', 1)::bigint FROM context.settings AS t WHERE t.key = ? || s.set_id), ?) AS sight, \
+                      coalesce((SELECT o.revision FROM context.owners AS o WHERE o.owner_id = ?), 0) AS revision, \
+                      coalesce((SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ?), 0) AS entries \
+                      FROM (SELECT (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ? AND state <> 'building') \
+                      AS set_id) AS s";
+        let name = || Bind::text(owner.as_str());
+        let model = &semantic.model;
+        let binds = vec![
+            Bind::text(index::PREFIX),
+            Bind::text(sight::KEY),
+            Bind::Int(sight::FIRST),
+            name(),
+            name(),
+            Bind::text(&model.identity),
+            Bind::Int(i64::from(model.dimensions)),
+        ];
+        let state = Fragment::prepared(select, binds);
+        let (rows, expected): (Vec<State>, _) = if self.filter.count() == 0 {
+            (sql::query(conn, state).await?, None)
+        } else {
+            let mut matching = Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
+            matching.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
+            let (rows, expected) = sql::query_and_expected_rows(conn, state, matching).await?;
+            (rows, Some(expected))
+        };
+        Ok((rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?, expected))
+    }
+
     async fn by_words(
         &self,
         conn: &mut AsyncPgConnection,

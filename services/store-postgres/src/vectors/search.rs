@@ -16,6 +16,8 @@ use crate::sql::{self, Bind, Fragment};
 
 /// Entries whose vectors are measured one and all, whatever the index could do.
 const ALWAYS_MEASURED: f64 = 2_000.0;
+/// Entries of which planning takes longer than a plan for few could lose.
+const FEW: f64 = 500.0;
 /// How many vectors are measured in the time in which the index gives one. Measured: see docs/retrieval.md.
 const MEASURED_PER_STEP: f64 = 7.0;
 /// Candidates that the index keeps in sight (`hnsw.ef_search`), at least and at most; the most is pgvector's.
@@ -44,6 +46,8 @@ pub(super) struct Search<'s> {
     pub vector: &'s [f32],
     pub filter: &'s Filter,
     pub indexed: &'s [MetadataPath],
+    /// How many entries the planner expects to satisfy the filter, if there is one.
+    pub expected: Option<f64>,
     /// Entries wanted.
     pub depth: u32,
     /// Whether the plan of the database is asked for.
@@ -78,30 +82,23 @@ impl Search<'_> {
         if self.depth == 0 || u32::try_from(self.vector.len()) != Ok(self.set.dimensions) {
             return Ok(Found::default());
         }
-        let matching = match self.filter.count() {
-            0 => self.set.entries as f64,
-            _ => self.estimate(conn).await?.min(self.set.entries as f64),
-        };
+        // To start processes costs more than to read a few thousand rows, and makes the planner prefer reading a whole table to
+        // the index of the filter.
+        conn.send_batch("SET LOCAL max_parallel_workers_per_gather = 0").await;
+        let matching = self.expected.unwrap_or(f64::INFINITY).min(self.set.entries as f64);
         let most_measured = (MEASURED_PER_STEP * f64::from(self.depth) * self.total()).sqrt().max(ALWAYS_MEASURED);
         if !self.set.indexed || self.set.dimensions > MAX_DIMENSIONS || matching <= most_measured {
-            return self.measured(conn).await;
+            return self.measured(conn, matching).await;
         }
         match self.near(conn, matching).await? {
             Some(found) => Ok(found),
-            None => self.measured(conn).await,
+            None => self.measured(conn, matching).await,
         }
     }
 
     /// Vectors that there are to choose from. The server's own count comes late.
     fn total(&self) -> f64 {
         self.set.chunks.max(self.set.entries).max(1) as f64
-    }
-
-    /// How many entries the planner expects to satisfy the filter.
-    async fn estimate(&self, conn: &mut AsyncPgConnection) -> Result<f64, Failure> {
-        let mut select = Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
-        select.append(filter::compile(self.filter, self.owner.as_str(), self.indexed));
-        Ok(sql::expected_rows(conn, &select).await?)
     }
 
     /// What narrows `chunks AS c` to the set and the filter.
@@ -120,10 +117,11 @@ impl Search<'_> {
 
     /// All vectors of the entries that satisfy the filter. No index knows this order, so that the planner goes through the
     /// filter.
-    async fn measured(&self, conn: &mut AsyncPgConnection) -> Result<Found, Failure> {
-        let mut select = Fragment::new(
-            "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ",
-        );
+    async fn measured(&self, conn: &mut AsyncPgConnection, matching: f64) -> Result<Found, Failure> {
+        let measured =
+            "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ";
+        // A plan that is kept is one for few entries, whose vectors are looked up one by one.
+        let mut select = if matching <= FEW { Fragment::search(measured) } else { Fragment::new(measured) };
         select
             .bind(Bind::Vector(VectorRef(self.vector)))
             .push(" AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c ");
@@ -170,9 +168,11 @@ impl Search<'_> {
     async fn settings(&self, conn: &mut AsyncPgConnection, wanted: u32, steps: f64) -> Result<(), Failure> {
         let sight = wanted.max(self.set.sight).clamp(SIGHT.0, SIGHT.1);
         let looked_at = (steps * 4.0).clamp(LOOKED_AT.0, LOOKED_AT.1);
+        // In the strict order the index leaves out what it finds later than something farther away, and with a filter that is much.
+        // All are rescored, so that their order does not matter.
         // Without sorting, the index is the only way to the order; that it is the better one was decided before.
         let set = format!(
-            "SET LOCAL hnsw.iterative_scan = strict_order; SET LOCAL hnsw.ef_search = {sight}; \
+            "SET LOCAL hnsw.iterative_scan = relaxed_order; SET LOCAL hnsw.ef_search = {sight}; \
              SET LOCAL hnsw.max_scan_tuples = {looked_at:.0}; SET LOCAL hnsw.scan_mem_multiplier = 8; SET LOCAL enable_sort = off"
         );
         conn.send_batch(set).await;
@@ -181,14 +181,20 @@ impl Search<'_> {
 
     fn nearest(&self, wanted: u32) -> Fragment<'_> {
         let vector = || Bind::Vector(VectorRef(self.vector));
-        let mut select = Fragment::new("SELECT near.id, near.embedding <-> ");
+        let near = "SELECT near.id, near.embedding <-> ";
+        // A plan that is kept knows nothing of the filter, and may join what the index gives with all rows of the filter anew
+        // for each: forty times the work.
+        let mut select = if self.filter.count() == 0 { Fragment::search(near) } else { Fragment::new(near) };
         select
             .bind(vector())
             .push(" AS distance, near.position, near.start_char, near.end_char FROM (SELECT c.id, c.embedding, c.position, c.start_char, c.end_char ");
         select.push("FROM context.chunks AS c ").append(self.condition());
         let order = index::expression(self.set.dimensions);
-        select.push(&format!(" ORDER BY c.{order} <-> ")).bind(vector()).push(&format!("::halfvec({}) LIMIT ", self.set.dimensions));
-        select.bind(Bind::Int(i64::from(wanted))).push(") AS near");
+        // The number wanted stands in the text: without it, a plan that is kept would be one for a tenth of all rows.
+        select
+            .push(&format!(" ORDER BY c.{order} <-> "))
+            .bind(vector())
+            .push(&format!("::halfvec({}) LIMIT {wanted}) AS near", self.set.dimensions));
         select
     }
 
