@@ -36,8 +36,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("filled in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
 
     let everything: Vec<i64> = (1..=count as i64).collect();
-    let some: Vec<i64> = everything.iter().copied().filter(|entry| entry % 100 == 0).collect();
-    for (name, entries) in [("all", &everything), ("1 % of the entries", &some)] {
+    let scattered = |share: f64| {
+        let mut random = Random(11);
+        everything.iter().copied().filter(|_| (random.below(1 << 20) as f64) < share * f64::from(1 << 20)).collect()
+    };
+    let some = [("50 %", 0.5), ("10 %", 0.1), ("1 %", 0.01), ("0.1 %", 0.001)].map(|(name, share)| (name, scattered(share)));
+    // A thread: entries one after the other.
+    let thread = ("1 % in one place", everything[count / 2..][..count / 100].to_vec());
+    for (name, entries) in [("all", everything.clone())].into_iter().chain(some).chain([thread]) {
         let allowed: Option<Allowed> = (entries.len() < count).then(|| entries.iter().copied().collect());
         let (exact, times) = run(&queries, |query| rescored(query, &vectors, entries.iter().copied()));
         println!("{name:>18}: exact scan                  {}", shown(&times, 1.0));

@@ -3,6 +3,9 @@
 /// Bits of a number that tell entries of one owner apart; the rest names the owner.
 const ENTRY_BITS: u32 = 40;
 
+/// Words of the bitmap that are looked at to pass over a block of codes, at most.
+const LOOKED_AT: usize = 16;
+
 /// Entries that a search may give, as a bitmap over their numbers: an owner's entries are numbered from 1 without large
 /// gaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +32,12 @@ impl Allowed {
     pub fn contains(&self, entry: i64) -> bool {
         let (word, bit) = place(entry);
         self.bits.get(word).is_some_and(|word| word >> bit & 1 == 1)
+    }
+
+    /// Whether one of the entries from the first to the last is among them; of many, it may say so without looking.
+    pub(crate) fn may_contain(&self, first: i64, last: i64) -> bool {
+        let (first, last) = (place(first).0, place(last).0);
+        last.saturating_sub(first) >= LOOKED_AT || self.bits.iter().take(last + 1).skip(first).any(|word| *word != 0)
     }
 
     fn insert(&mut self, entry: i64) {

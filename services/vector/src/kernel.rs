@@ -59,6 +59,14 @@ fn count(block: &[u64], query: &[u64], counts: &mut Counts) {
     *counts = sums;
 }
 
+/// How many bits one code of a block differs in.
+pub(crate) fn count_one(block: &[u64], slot: usize, query: &[u64]) -> u64 {
+    block
+        .chunks_exact(BLOCK)
+        .zip(query)
+        .fold(0, |sum, (words, query)| u64::wrapping_add(sum, u64::from((words[slot] ^ query).count_ones())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! A few thousand codes, changed in place while nobody reads them and copied when somebody does.
 
+use crate::allowed::Allowed;
 use crate::codes::Code;
 use crate::kernel::BLOCK;
 
@@ -26,6 +27,8 @@ pub(crate) struct Segment {
     pub codes: Vec<u64>,
     /// A bit for each code that was not removed, a word for each block.
     pub alive: Vec<u64>,
+    /// The least and the greatest entry of each block.
+    pub spans: Vec<(i64, i64)>,
     pub live: usize,
 }
 
@@ -47,11 +50,14 @@ impl Segment {
         if slot == 0 {
             self.codes.resize((block + 1) * words * BLOCK, 0);
             self.alive.push(0);
+            self.spans.push((entry, entry));
         }
         for (word, value) in code.take(words).enumerate() {
             self.codes[(block * words + word) * BLOCK + slot] = value;
         }
         self.alive[block] |= 1 << slot;
+        let (least, greatest) = &mut self.spans[block];
+        (*least, *greatest) = ((*least).min(entry), (*greatest).max(entry));
         self.chunks.push(chunk);
         self.entries.push(entry);
         self.live += 1;
@@ -66,6 +72,17 @@ impl Segment {
         *alive &= !bit;
         self.live -= usize::from(was);
         was
+    }
+
+    /// The codes of a block that were not removed and are of allowed entries.
+    pub fn wanted(&self, block: usize, allowed: &Allowed) -> u64 {
+        let (least, greatest) = self.spans[block];
+        if !allowed.may_contain(least, greatest) {
+            return 0;
+        }
+        let entries = self.entries[block * BLOCK..].iter().take(BLOCK);
+        let mask = entries.enumerate().fold(0, |mask, (slot, entry)| mask | u64::from(allowed.contains(*entry)) << slot);
+        mask & self.alive[block]
     }
 
     /// Whether most of it was removed.
