@@ -95,7 +95,7 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbour
     let head = "WITH tagged AS (INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)) \
                 INSERT INTO context.entries (owner_id, id, thread_id, source, image_count, version, created_at, updated_at, tags, \
                 summary, metadata, metadata_folded, words_cut, text, words, context) \
-                VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ";
+                SELECT ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ";
     let mut insert = Fragment::prepared(
         head,
         vec![
@@ -117,7 +117,7 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbour
         ],
     );
     let place = Place { owner, thread_id, created_at, id };
-    insert.append(document.expression()).push(", ").append(context_of(place, neighbourhood)).push(")");
+    insert.append(document.expression()).push(", ").append(context_of(place, neighbourhood));
     sql::send(transaction.conn, insert).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
     transaction.changed(Operation::Create, id, thread_id, 1);

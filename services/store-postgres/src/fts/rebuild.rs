@@ -13,7 +13,8 @@ use crate::sql::{self, Bind, Fragment};
 /// Grows whenever the tokens of the same text change.
 const ANALYZER_VERSION: u32 = 2;
 
-/// Entries indexed in one transaction.
+/// Entries indexed in one transaction, all of one owner: where owners are spread over servers, only rows of one owner can
+/// be locked together.
 const BATCH: i64 = 500;
 
 /// Indexes every entry again when the index was made with another language, analyzer or neighbourhood. Interrupted, it begins anew at
@@ -42,53 +43,67 @@ pub(crate) async fn rebuild(conn: &mut AsyncPgConnection, language: &Language, n
 pub(crate) async fn renew_contexts(conn: &mut AsyncPgConnection, neighbourhood: Neighbourhood) -> diesel::QueryResult<()> {
     #[derive(QueryableByName)]
     struct Entry {
-        #[diesel(sql_type = Text)]
-        owner_id: String,
         #[diesel(sql_type = BigInt)]
         id: i64,
     }
-    let (mut owner_id, mut id) = (String::new(), 0_i64);
-    loop {
-        conn.batch_execute("BEGIN").await?;
-        let next = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT ? FOR UPDATE";
-        let batch: Vec<Entry> =
-            sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner_id), Bind::Int(id), Bind::Int(BATCH)])).await?;
-        for of_owner in batch.chunk_by(|a, b| a.owner_id == b.owner_id) {
-            let ids = of_owner.iter().map(|entry| entry.id).collect();
-            neighbours::renew(conn, &of_owner[0].owner_id, ids, neighbourhood).await?;
+    let mut owner = next_owner(conn, "").await?;
+    while let Some(owner_id) = owner {
+        let mut id = Some(0_i64);
+        while let Some(after) = id {
+            conn.batch_execute("BEGIN").await?;
+            let next = "SELECT id FROM context.entries WHERE owner_id = ? AND id > ? ORDER BY id LIMIT ? FOR UPDATE";
+            let binds = vec![Bind::text(&owner_id), Bind::Int(after), Bind::Int(BATCH)];
+            let batch: Vec<Entry> = sql::query(conn, Fragment::prepared(next, binds)).await?;
+            if !batch.is_empty() {
+                neighbours::renew(conn, &owner_id, batch.iter().map(|entry| entry.id).collect(), neighbourhood).await?;
+            }
+            conn.batch_execute("COMMIT").await?;
+            id = batch.last().map(|last| last.id);
         }
-        conn.batch_execute("COMMIT").await?;
-        let Some(last) = batch.into_iter().next_back() else { return Ok(()) };
-        (owner_id, id) = (last.owner_id, last.id);
+        owner = next_owner(conn, &owner_id).await?;
     }
+    Ok(())
+}
+
+/// The owner after this one that has entries.
+async fn next_owner(conn: &mut AsyncPgConnection, after: &str) -> diesel::QueryResult<Option<String>> {
+    #[derive(QueryableByName)]
+    struct Owner {
+        #[diesel(sql_type = Text)]
+        owner_id: String,
+    }
+    let next = "SELECT owner_id FROM context.entries WHERE owner_id > ? ORDER BY owner_id LIMIT 1";
+    Ok(sql::query::<Owner>(conn, Fragment::prepared(next, vec![Bind::text(after)])).await?.pop().map(|row| row.owner_id))
 }
 
 async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<u64> {
     #[derive(QueryableByName)]
     struct Entry {
-        #[diesel(sql_type = Text)]
-        owner_id: String,
         #[diesel(sql_type = BigInt)]
         id: i64,
         #[diesel(sql_type = Text)]
         text: String,
     }
-    let (mut owner_id, mut id, mut indexed) = (String::new(), 0_i64, 0_u64);
-    loop {
-        conn.batch_execute("BEGIN").await?;
-        let next = "SELECT owner_id, id, text FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT ? FOR UPDATE";
-        let batch: Vec<Entry> =
-            sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner_id), Bind::Int(id), Bind::Int(BATCH)])).await?;
-        for entry in &batch {
-            let document = Document::new(&entry.text, language);
-            let mut update = Fragment::new("UPDATE context.entries SET words = ");
-            update.append(document.expression()).push(", words_cut = ").bind(Bind::Bool(document.cut));
-            update.push(" WHERE owner_id = ").bind(Bind::text(&entry.owner_id)).push(" AND id = ").bind(Bind::Int(entry.id));
-            sql::execute(conn, update).await?;
+    let (mut owner, mut indexed) = (next_owner(conn, "").await?, 0_u64);
+    while let Some(owner_id) = owner {
+        let mut id = Some(0_i64);
+        while let Some(after) = id {
+            conn.batch_execute("BEGIN").await?;
+            let next = "SELECT id, text FROM context.entries WHERE owner_id = ? AND id > ? ORDER BY id LIMIT ? FOR UPDATE";
+            let binds = vec![Bind::text(&owner_id), Bind::Int(after), Bind::Int(BATCH)];
+            let batch: Vec<Entry> = sql::query(conn, Fragment::prepared(next, binds)).await?;
+            for entry in &batch {
+                let document = Document::new(&entry.text, language);
+                let mut update = Fragment::new("UPDATE context.entries SET words = ");
+                update.append(document.expression()).push(", words_cut = ").bind(Bind::Bool(document.cut));
+                update.push(" WHERE owner_id = ").bind(Bind::text(&owner_id)).push(" AND id = ").bind(Bind::Int(entry.id));
+                sql::execute(conn, update).await?;
+            }
+            conn.batch_execute("COMMIT").await?;
+            indexed += batch.len() as u64;
+            id = batch.last().map(|last| last.id);
         }
-        conn.batch_execute("COMMIT").await?;
-        indexed += batch.len() as u64;
-        let Some(last) = batch.into_iter().next_back() else { return Ok(indexed) };
-        (owner_id, id) = (last.owner_id, last.id);
+        owner = next_owner(conn, &owner_id).await?;
     }
+    Ok(indexed)
 }

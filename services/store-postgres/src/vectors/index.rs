@@ -18,6 +18,10 @@ const MEMORY: &str = "512MB";
 /// The name of a set's index, up to the set's number.
 pub(super) const PREFIX: &str = "context.chunks_near_";
 
+/// How the statement that makes one begins. Where the vectors are spread over servers, the progress of the making is seen
+/// on those alone, the statement here.
+const MAKE: &str = "CREATE INDEX CONCURRENTLY IF NOT EXISTS chunks_near_";
+
 /// What the index is over, as searches must write it.
 pub(super) fn expression(dimensions: u32) -> String {
     format!("embedding::halfvec({dimensions})")
@@ -35,6 +39,8 @@ struct State {
     bytes: i64,
     #[diesel(sql_type = Bool)]
     has_memory: bool,
+    #[diesel(sql_type = Bool)]
+    may_be_spread: bool,
 }
 
 /// The state of a set's index.
@@ -42,10 +48,10 @@ struct State {
 pub(super) enum Kept {
     /// There is none yet.
     None,
-    /// It can be used, and has about so many vectors.
-    There(i64),
+    /// It can be used, and has about so many vectors; `None` where they are spread over servers.
+    There(Option<i64>),
     /// It was made just now, over about so many.
-    Made(i64),
+    Made(Option<i64>),
 }
 
 /// Makes the index of a set when it is large enough and has none. Writes and searches go on meanwhile.
@@ -57,18 +63,23 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     let state = "SELECT to_regclass(?) IS NOT NULL AS exists, \
                  coalesce((SELECT i.indisvalid FROM pg_catalog.pg_index AS i WHERE i.indexrelid = to_regclass(?)), false) AS valid, \
                  EXISTS (SELECT 1 FROM pg_catalog.pg_stat_progress_create_index AS p WHERE p.datname = current_database() AND p.relid = 'context.chunks'::regclass) \
-                 AS in_the_making, pg_table_size('context.chunks') AS bytes, \
-                 pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory";
-    let binds = vec![Bind::text(name.as_str()), Bind::text(name.as_str()), Bind::text(MEMORY)];
-    let Some(State { exists, valid, in_the_making, bytes, has_memory }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
+                 OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() AND a.state = 'active' \
+                 AND starts_with(a.query, ?)) AS in_the_making, pg_table_size('context.chunks') AS bytes, \
+                 pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory, \
+                 EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus') AS may_be_spread";
+    let binds = vec![Bind::text(name.as_str()), Bind::text(name.as_str()), Bind::text(MAKE), Bind::text(MEMORY)];
+    let Some(State { exists, valid, in_the_making, bytes, has_memory, may_be_spread }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
     else {
         return Ok(Kept::None);
     };
+    let spread = may_be_spread && is_spread(conn).await?;
     // A row has its vector and some numbers.
-    let vectors = bytes / (i64::from(dimensions) * 4 + 100);
+    let of_size = bytes / (i64::from(dimensions) * 4 + 100);
+    let about = (!spread).then_some(of_size);
     if valid {
-        return Ok(Kept::There(vectors));
+        return Ok(Kept::There(about));
     }
+    let vectors = if spread && !in_the_making { up_to_enough(conn, set_id).await? } else { of_size };
     if in_the_making || vectors < INDEXED_FROM {
         return Ok(Kept::None);
     }
@@ -85,10 +96,9 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     }
     // One process: the memory that several share is small in many containers.
     conn.batch_execute("SET max_parallel_maintenance_workers = 0").await?;
-    let unqualified = name.trim_start_matches("context.");
     let made = conn
         .batch_execute(&format!(
-            "CREATE INDEX CONCURRENTLY IF NOT EXISTS {unqualified} ON context.chunks \
+            "{MAKE}{set_id} ON context.chunks \
              USING hnsw (({}) halfvec_l2_ops) WHERE set_id = {set_id}",
             expression(dimensions)
         ))
@@ -96,5 +106,28 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     conn.batch_execute("RESET statement_timeout; RESET maintenance_work_mem; RESET max_parallel_maintenance_workers").await?;
     made?;
     tracing::info!(set = set_id, seconds = started.elapsed().as_secs(), "The index of the vectors is made");
-    Ok(Kept::Made(vectors))
+    Ok(Kept::Made(about))
+}
+
+/// Whether the vectors are spread over servers by Citus, so that the size of the table here says nothing of them.
+async fn is_spread(conn: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
+    #[derive(QueryableByName)]
+    struct Spread {
+        #[diesel(sql_type = Bool)]
+        spread: bool,
+    }
+    let spread = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'context.chunks'::regclass) AS spread";
+    Ok(sql::query::<Spread>(conn, Fragment::prepared(spread, Vec::new())).await?.pop().is_some_and(|row| row.spread))
+}
+
+/// Entries with vectors of this set, counted as far as an index needs them.
+async fn up_to_enough(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<i64> {
+    #[derive(QueryableByName)]
+    struct Counted {
+        #[diesel(sql_type = BigInt)]
+        count: i64,
+    }
+    let count = "SELECT count(*) AS count FROM (SELECT 1 FROM context.chunks WHERE set_id = ? AND position = 0 LIMIT ?) AS counted";
+    let rows: Vec<Counted> = sql::query(conn, Fragment::prepared(count, vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)])).await?;
+    Ok(rows.first().map_or(0, |row| row.count))
 }

@@ -117,7 +117,8 @@ impl Writing for Sweep {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
         let conn = &mut *transaction.conn;
-        let claims = "DELETE FROM context.embedding_claims WHERE until <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        // The time of the transaction: where owners are spread over servers, no statement on many of them may ask a clock.
+        let claims = "DELETE FROM context.embedding_claims WHERE until <= (extract(epoch FROM now()) * 1000000)::bigint";
         sql::execute(conn, Fragment::prepared(claims, Vec::new())).await?;
         // Whoever comes second passes over it.
         let due = "SELECT set_id FROM context.embedding_sets WHERE state = 'discarded' OR (state = 'retired' AND \

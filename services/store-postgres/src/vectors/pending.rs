@@ -44,9 +44,12 @@ struct Last {
 }
 
 #[derive(QueryableByName)]
-struct SetId {
+struct Set {
     #[diesel(sql_type = BigInt)]
     set_id: i64,
+    /// Now, by the server's clock.
+    #[diesel(sql_type = BigInt)]
+    now: i64,
 }
 
 /// A place is an owner and an id; the id comes first, because it has no space in it.
@@ -61,10 +64,11 @@ pub(super) fn of_place(place: Option<&Place>) -> (String, i64) {
 }
 
 /// The set of a model, whatever it is used for.
-async fn set_of(transaction: &mut Transaction<'_>, model: &EmbeddingModel) -> Result<Option<i64>, Failure> {
-    let select = "SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?";
+async fn set_of(transaction: &mut Transaction<'_>, model: &EmbeddingModel) -> Result<Option<Set>, Failure> {
+    let select = "SELECT set_id, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now FROM context.embedding_sets \
+                  WHERE model = ? AND dimensions = ?";
     let binds = vec![Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
-    Ok(sql::query::<SetId>(transaction.conn, Fragment::prepared(select, binds)).await?.pop().map(|row| row.set_id))
+    Ok(sql::query(transaction.conn, Fragment::prepared(select, binds)).await?.pop())
 }
 
 impl Writing for Claim {
@@ -72,13 +76,13 @@ impl Writing for Claim {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
         let nothing = UnembeddedPage { entries: Vec::new(), next: None };
-        let Some(set_id) = set_of(transaction, &self.model).await? else { return Ok(Once(nothing)) };
+        let Some(set) = set_of(transaction, &self.model).await? else { return Ok(Once(nothing)) };
         let (owner, id) = (self.after.0.as_str(), self.after.1);
         let last = "SELECT owner_id, id FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT 1 OFFSET ?";
         let binds = vec![Bind::text(owner), Bind::Int(id), Bind::Int(LOOKED_AT - 1)];
         let last = sql::query::<Last>(transaction.conn, Fragment::prepared(last, binds)).await?.pop();
         let limit = i64::from(self.limit.max(1));
-        let rows = self.claim(transaction, set_id, last.as_ref(), limit).await?;
+        let rows = self.claim(transaction, &set, last.as_ref(), limit).await?;
         let is_full = i64::try_from(rows.len()) == Ok(limit);
         let next = match rows.last() {
             Some(row) if is_full => Some(place(&row.owner_id, row.id)),
@@ -96,8 +100,10 @@ impl Writing for Claim {
 impl Claim {
     /// The entries that wait and are nobody's. Two services that come at the same moment find the same ones, and each
     /// entry is one's claim; the other passes over it.
-    async fn claim(&self, transaction: &mut Transaction<'_>, set_id: i64, last: Option<&Last>, limit: i64) -> Result<Vec<Row>, Failure> {
-        let now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    ///
+    /// The time is bound: where owners are spread over servers, a statement that asks the clock could find two of them.
+    async fn claim(&self, transaction: &mut Transaction<'_>, set: &Set, last: Option<&Last>, limit: i64) -> Result<Vec<Row>, Failure> {
+        let Set { set_id, now } = *set;
         let mut claim = Fragment::new(
             "WITH waiting AS MATERIALIZED (SELECT e.owner_id, e.id, e.version FROM context.entries AS e WHERE (e.owner_id, e.id) > (",
         );
@@ -110,15 +116,15 @@ impl Claim {
             ") AND NOT EXISTS (SELECT 1 FROM context.embedding_claims AS k WHERE k.owner_id = e.owner_id AND k.id = e.id AND k.set_id = ",
         );
         claim.bind(Bind::Int(set_id)).push(" AND k.version = e.version AND k.holder <> ").bind(Bind::text(self.holder.as_str()));
-        claim.push(" AND k.until > ").push(now).push(") ORDER BY e.owner_id, e.id LIMIT ").bind(Bind::Int(limit));
+        claim.push(" AND k.until > ").bind(Bind::Int(now)).push(") ORDER BY e.owner_id, e.id LIMIT ").bind(Bind::Int(limit));
         claim.push("), claimed AS (INSERT INTO context.embedding_claims AS k (owner_id, id, set_id, version, holder, until) SELECT w.owner_id, w.id, ");
         claim.bind(Bind::Int(set_id)).push(", w.version, ").bind(Bind::text(self.holder.as_str()));
-        claim.push(", ").push(now).push(" + ").bind(Bind::Int(CLAIM_MICROS));
+        claim.push(", ").bind(Bind::Int(now.saturating_add(CLAIM_MICROS)));
         claim.push(
             " FROM waiting AS w ON CONFLICT (owner_id, id, set_id) DO UPDATE SET version = excluded.version, holder = excluded.holder, \
              until = excluded.until WHERE k.holder = excluded.holder OR k.version <> excluded.version OR k.until <= ",
         );
-        claim.push(now).push(
+        claim.bind(Bind::Int(now)).push(
             " RETURNING k.owner_id, k.id) \
              SELECT e.owner_id, e.id, e.version, CASE WHEN k.id IS NULL THEN '' ELSE e.text END AS text, k.id IS NOT NULL AS claimed \
              FROM waiting AS w JOIN context.entries AS e ON e.owner_id = w.owner_id AND e.id = w.id \
@@ -150,7 +156,7 @@ impl Writing for Add {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let Some(first) = self.0.first() else { return Ok(0) };
-        let Some(set_id) = set_of(transaction, &first.embedded.model).await? else { return Ok(0) };
+        let Some(Set { set_id, .. }) = set_of(transaction, &first.embedded.model).await? else { return Ok(0) };
         let owner = transaction.owner;
         let ids = || Bind::ints(self.0.iter().map(|late| late.id));
         let of_owner = || vec![Bind::text(owner.as_str()), ids()];

@@ -34,7 +34,7 @@ impl PostgresStore {
         let kept = async {
             let Some((set_id, model)) = use_model::of_state(conn, state).await? else { return Ok(Kept::None) };
             let kept = index::keep(conn, set_id, model.dimensions).await?;
-            if let Kept::There(vectors) | Kept::Made(vectors) = kept {
+            if let Kept::There(Some(vectors)) | Kept::Made(Some(vectors)) = kept {
                 sight::keep(conn, set_id, model.dimensions, vectors).await?;
             }
             Ok::<Kept, Failure>(kept)
