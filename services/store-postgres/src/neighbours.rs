@@ -39,10 +39,11 @@ pub(crate) fn context_of<'v>(place: Place<'v>, neighbourhood: Neighbourhood) -> 
     context
 }
 
-/// The context of the row `e`, in SQL.
-fn context_of_row(neighbourhood: Neighbourhood) -> Fragment<'static> {
+/// The context of the row `e` of this owner, in SQL. The owner is a value, not `e.owner_id`: only so does Citus see that
+/// all of it lies on one server.
+fn context_of_row(owner_id: &str, neighbourhood: Neighbourhood) -> Fragment<'_> {
     let mut context = Fragment::new("");
-    context.push(LEXEMES_BEFORE).push("b.owner_id = e.owner_id AND b.thread_id = e.thread_id");
+    context.push(LEXEMES_BEFORE).push("b.owner_id = ").bind(Bind::text(owner_id)).push(" AND b.thread_id = e.thread_id");
     context.push(" AND (b.created_at, b.id) < (e.created_at, e.id) AND b.created_at >= e.created_at - ");
     context.bind(Bind::Int(neighbourhood.gap_micros()));
     context.push(" ORDER BY b.created_at DESC, b.id DESC LIMIT ").bind(Bind::Int(i64::from(neighbourhood.entries)));
@@ -70,7 +71,7 @@ pub(crate) async fn renew_after(
         return Ok(());
     }
     let mut renew = Fragment::new("UPDATE context.entries AS e SET context = ");
-    renew.append(context_of_row(neighbourhood)).push(" WHERE e.owner_id = ").bind(Bind::text(owner.as_str()));
+    renew.append(context_of_row(owner.as_str(), neighbourhood)).push(" WHERE e.owner_id = ").bind(Bind::text(owner.as_str()));
     renew.push(" AND e.id IN (SELECT f.id FROM unnest(").bind(Bind::texts(&places.threads)).push("::text[], ");
     renew.bind(Bind::ints(places.created_at.iter().copied())).push("::bigint[], ").bind(Bind::ints(places.ids.iter().copied()));
     renew.push("::bigint[]) AS d(thread_id, created_at, id), LATERAL (SELECT a.id FROM context.entries AS a WHERE a.owner_id = ");
@@ -93,7 +94,7 @@ pub(crate) async fn renew(
     if neighbourhood.entries == 0 {
         renew.push("''");
     } else {
-        renew.append(context_of_row(neighbourhood));
+        renew.append(context_of_row(owner_id, neighbourhood));
     }
     renew.push(" WHERE e.owner_id = ").bind(Bind::text(owner_id)).push(" AND e.id = ANY(").bind(Bind::ints(ids)).push(")");
     sql::execute(conn, renew).await.map(drop)

@@ -122,6 +122,8 @@ pub(crate) struct Opened {
     pub indexed: Vec<MetadataPath>,
     pub language: Language,
     pub has_vectors: bool,
+    /// Whether owners are spread over servers.
+    pub spread: bool,
 }
 
 /// Connects, makes sure that the schema is ours and current, and closes the connection again.
@@ -152,7 +154,19 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     conn.batch_execute(end).await.map_err(schema)?;
     let has_vectors = migrated?.inspect_err(|reason| tracing::warn!("Search by meaning is not possible: {reason}")).is_ok();
     keep_indexes(&mut conn, &indexed).await.map_err(schema)?;
-    Ok(Opened { tls, indexed, language, has_vectors })
+    let spread = is_spread(&mut conn, "context.owners").await.map_err(schema)?;
+    Ok(Opened { tls, indexed, language, has_vectors, spread })
+}
+
+/// Whether Citus spreads the rows of this table over servers, which the script in docs/scale.md makes it do.
+pub(crate) async fn is_spread(conn: &mut AsyncPgConnection, table: &'static str) -> diesel::QueryResult<bool> {
+    let there = "SELECT count(*) AS value FROM pg_catalog.pg_extension WHERE extname = 'citus'";
+    if count(conn, there).await? == 0 {
+        return Ok(false);
+    }
+    let spread = "SELECT count(*) AS value FROM pg_catalog.pg_dist_partition WHERE logicalrelid = ?::regclass";
+    let rows: Vec<Number> = sql::query(conn, Fragment::prepared(spread, vec![Bind::text(table)])).await?;
+    Ok(rows.first().is_some_and(|row| row.value > 0))
 }
 
 async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {

@@ -52,6 +52,8 @@ pub(crate) struct Inner {
     pub vectors: Vectors,
     pub language: Arc<Language>,
     neighbourhood: Neighbourhood,
+    /// Whether owners are spread over servers.
+    spread: bool,
     pub indexed: Arc<[MetadataPath]>,
     pub statement_timeout: Duration,
     retries: u32,
@@ -84,6 +86,7 @@ impl PostgresStore {
             vectors: Vectors::new(opened.has_vectors),
             language: Arc::new(opened.language),
             neighbourhood: config.neighbourhood,
+            spread: opened.spread,
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
             retries: config.retries,
@@ -275,7 +278,7 @@ impl Inner {
                 conn.batch_execute("ROLLBACK").await?;
                 return Ok(first);
             }
-            let mut transaction = Transaction::new(conn, owner, options, &mut ids, self.vectors.are_there());
+            let mut transaction = Transaction::new(conn, owner, options, &mut ids, self.vectors.are_there(), self.spread);
             let outcome = work.run(&mut transaction).await?;
             transaction.commit(outcome, options, &committing).await
         };

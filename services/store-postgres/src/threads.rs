@@ -290,11 +290,12 @@ impl Reading for List {
         // One statement sees one state of the database.
         const SQL: &str = "SELECT o.revision, o.thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
                            (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
-                            FROM context.threads WHERE owner_id = o.owner_id ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
+                            FROM context.threads WHERE owner_id = ? ORDER BY last_entry DESC, last_id DESC LIMIT ? OFFSET ?) AS t \
                            ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC";
         let limit = Bind::Int(i64::from(self.page.limit));
         let offset = Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX));
-        let rows: Vec<Listed> = sql::query(conn, Fragment::prepared(SQL, vec![limit, offset, Bind::text(owner.as_str())])).await?;
+        let binds = vec![Bind::text(owner.as_str()), limit, offset, Bind::text(owner.as_str())];
+        let rows: Vec<Listed> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
         let Some(first) = rows.first() else { return Ok(None) };
         let (revision, total) = (first.revision, first.thread_count);
         let threads = rows.into_iter().filter_map(thread).collect();
@@ -309,14 +310,18 @@ impl List {
         owner: &OwnerId,
         threads: &ThreadSet,
     ) -> Result<Option<(i64, ThreadsPage)>, Failure> {
-        let mut select = Fragment::new("SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = o.owner_id AND ");
-        select.append(within("thread_id", threads));
+        let mut select = Fragment::new("SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = ");
+        select.bind(Bind::text(owner.as_str())).push(" AND ").append(within("thread_id", threads));
         select.push(
             ") AS thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
              (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
-              FROM context.threads WHERE owner_id = o.owner_id AND ",
+              FROM context.threads WHERE owner_id = ",
         );
-        select.append(within("thread_id", threads)).push(" ORDER BY last_entry DESC, last_id DESC LIMIT ");
+        select
+            .bind(Bind::text(owner.as_str()))
+            .push(" AND ")
+            .append(within("thread_id", threads))
+            .push(" ORDER BY last_entry DESC, last_id DESC LIMIT ");
         select.bind(Bind::Int(i64::from(self.page.limit))).push(" OFFSET ");
         select.bind(Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX))).push(") AS t ON true WHERE o.owner_id = ");
         select.bind(Bind::text(owner.as_str())).push(" ORDER BY t.last_entry DESC, t.last_id DESC");

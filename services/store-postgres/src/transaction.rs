@@ -23,6 +23,18 @@ const COMMIT: &str = "SET LOCAL statement_timeout = 0; COMMIT";
 /// Changes written with one statement.
 const CHANGES_AT_ONCE: usize = 10_000;
 
+/// Adds to the owner's revision and counts.
+macro_rules! count {
+    () => {
+        "INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, \
+         multimodal_count, image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
+         revision = o.revision + excluded.revision, entry_count = o.entry_count + excluded.entry_count, \
+         user_count = o.user_count + excluded.user_count, agent_count = o.agent_count + excluded.agent_count, \
+         multimodal_count = o.multimodal_count + excluded.multimodal_count, image_count = o.image_count + excluded.image_count, \
+         thread_count = o.thread_count + excluded.thread_count"
+    };
+}
+
 /// A write request. It may be run more than once, each time in a transaction of its own.
 pub(crate) trait Writing: Send + Sync + 'static {
     /// What it gives.
@@ -51,6 +63,8 @@ pub(crate) struct Transaction<'c> {
     pub vectors: Option<ToEmbed<'c>>,
     key_id: Option<&'c str>,
     ids: &'c mut std::vec::IntoIter<i64>,
+    /// Whether owners are spread over servers.
+    spread: bool,
     threads: BTreeMap<String, Held>,
     changes: Vec<Change>,
 }
@@ -150,6 +164,7 @@ impl<'c> Transaction<'c> {
         options: &'c WriteOptions,
         ids: &'c mut std::vec::IntoIter<i64>,
         has_vectors: bool,
+        spread: bool,
     ) -> Self {
         Self {
             conn,
@@ -160,6 +175,7 @@ impl<'c> Transaction<'c> {
             vectors: has_vectors.then(ToEmbed::default),
             key_id: options.key_id.as_deref(),
             ids,
+            spread,
             threads: BTreeMap::new(),
             changes: Vec::new(),
         }
@@ -249,7 +265,11 @@ impl<'c> Transaction<'c> {
             vectors.write(self.conn, self.owner).await?;
         }
         self.write_threads().await?;
-        let changes = std::mem::take(&mut self.changes);
+        let mut changes = std::mem::take(&mut self.changes);
+        if self.spread && !changes.is_empty() {
+            self.bump_alone(&changes).await?;
+            changes.clear();
+        }
         let (first, later) = changes.split_at(changes.len().min(CHANGES_AT_ONCE));
         let last = if first.is_empty() { self.read_revision() } else { self.bump(first, changes.len()) };
         if options.idempotency.is_none() && later.is_empty() {
@@ -273,23 +293,37 @@ impl<'c> Transaction<'c> {
         Fragment::prepared(read, vec![Bind::text(self.owner.as_str())])
     }
 
-    /// Counts the changes and writes the first of them.
-    fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
+    /// Counts the changes and writes them, each with a statement of its own. Citus would send what one part of a statement
+    /// hands to the next to every server, and a write would need all of them.
+    async fn bump_alone(&mut self, changes: &[Change]) -> Result<(), Failure> {
+        let count = Fragment::prepared(concat!(count!(), " RETURNING revision"), self.counted(changes.len()));
+        let rows: Vec<Revision> = sql::query(self.conn, count).await?;
+        let revision = rows.first().map_or(0, |row| row.revision);
+        self.log(changes, revision).await
+    }
+
+    /// What `count!` binds.
+    fn counted<'v>(&self, all: usize) -> Vec<Bind<'v>>
     where
         'c: 'v,
     {
         let Counts { entries, user, agent, multimodal, images, threads } = self.counts;
         let all = i64::try_from(all).unwrap_or(i64::MAX);
+        let counts = [all, entries, user, agent, multimodal, images, threads];
+        std::iter::once(Bind::text(self.owner.as_str())).chain(counts.map(Bind::Int)).collect()
+    }
+
+    /// Counts the changes and writes the first of them.
+    fn bump<'v>(&self, first: &'v [Change], all: usize) -> Fragment<'v>
+    where
+        'c: 'v,
+    {
         macro_rules! bump {
             ($changes:literal) => {
                 concat!(
-                    "WITH bumped AS (INSERT INTO context.owners AS o (owner_id, revision, entry_count, user_count, agent_count, \
-                     multimodal_count, image_count, thread_count) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (owner_id) DO UPDATE SET \
-                     revision = o.revision + excluded.revision, entry_count = o.entry_count + excluded.entry_count, \
-                     user_count = o.user_count + excluded.user_count, agent_count = o.agent_count + excluded.agent_count, \
-                     multimodal_count = o.multimodal_count + excluded.multimodal_count, image_count = o.image_count + excluded.image_count, \
-                     thread_count = o.thread_count + excluded.thread_count RETURNING owner_id, revision), \
-                     logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, \
+                    "WITH bumped AS (",
+                    count!(),
+                    " RETURNING owner_id, revision), logged AS (INSERT INTO context.changes (owner_id, revision, at, operation, entity, entity_id, thread_id, version, \
                      key_id) SELECT b.owner_id, b.revision - ? + c.place, ?, c.operation, c.entity, c.id, c.thread_id, c.version, ? \
                      FROM bumped AS b CROSS JOIN ",
                     $changes,
@@ -297,19 +331,12 @@ impl<'c> Transaction<'c> {
                 )
             };
         }
-        let mut binds = vec![
-            Bind::text(self.owner.as_str()),
-            Bind::Int(all),
-            Bind::Int(entries),
-            Bind::Int(user),
-            Bind::Int(agent),
-            Bind::Int(multimodal),
-            Bind::Int(images),
-            Bind::Int(threads),
-            Bind::Int(all),
+        let mut binds = self.counted(all);
+        binds.extend([
+            Bind::Int(i64::try_from(all).unwrap_or(i64::MAX)),
             Bind::Int(self.now.micros()),
             Bind::OptionalText(self.key_id.map(Into::into)),
-        ];
+        ]);
         // For single values the server keeps a plan, for lists it makes one each time.
         if let [Change { operation, entity, version }] = first {
             binds.extend([

@@ -280,10 +280,8 @@ impl List {
         }
         if let Some(query) = &self.query {
             let folded = fold(query);
-            select.push(
-                " AND EXISTS (SELECT 1 FROM context.artifact_texts AS t WHERE t.owner_id = a.owner_id AND t.artifact_id = a.artifact_id \
-                 AND (strpos(t.title, ",
-            );
+            select.push(" AND EXISTS (SELECT 1 FROM context.artifact_texts AS t WHERE t.artifact_id = a.artifact_id AND t.owner_id = ");
+            select.bind(Bind::text(owner.as_str())).push(" AND (strpos(t.title, ");
             select.bind(Bind::text(folded.clone())).push(") > 0 OR strpos(t.content, ").bind(Bind::text(folded)).push(") > 0))");
         }
         select.push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ").bind(Bind::Int(limit.into()));
@@ -292,8 +290,9 @@ impl List {
         }
         select.push(
             ") AS p JOIN context.artifact_versions AS v ON v.owner_id = p.owner_id AND v.artifact_id = p.artifact_id \
-             AND v.version = p.version ORDER BY p.created_at DESC, p.artifact_id DESC",
+             AND v.version = p.version AND v.owner_id = ",
         );
+        select.bind(Bind::text(owner.as_str())).push(" ORDER BY p.created_at DESC, p.artifact_id DESC");
         select
     }
 }

@@ -6,6 +6,7 @@ use diesel::sql_types::{BigInt, Bool};
 use diesel_async::SimpleAsyncConnection as _;
 
 use crate::connection::AsyncPgConnection;
+use crate::open;
 use crate::sql::{self, Bind, Fragment};
 
 /// Vectors from which on a set has an index.
@@ -39,8 +40,6 @@ struct State {
     bytes: i64,
     #[diesel(sql_type = Bool)]
     has_memory: bool,
-    #[diesel(sql_type = Bool)]
-    may_be_spread: bool,
 }
 
 /// The state of a set's index.
@@ -65,14 +64,13 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
                  EXISTS (SELECT 1 FROM pg_catalog.pg_stat_progress_create_index AS p WHERE p.datname = current_database() AND p.relid = 'context.chunks'::regclass) \
                  OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() AND a.state = 'active' \
                  AND starts_with(a.query, ?)) AS in_the_making, pg_table_size('context.chunks') AS bytes, \
-                 pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory, \
-                 EXISTS (SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus') AS may_be_spread";
+                 pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory";
     let binds = vec![Bind::text(name.as_str()), Bind::text(name.as_str()), Bind::text(MAKE), Bind::text(MEMORY)];
-    let Some(State { exists, valid, in_the_making, bytes, has_memory, may_be_spread }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
+    let Some(State { exists, valid, in_the_making, bytes, has_memory }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
     else {
         return Ok(Kept::None);
     };
-    let spread = may_be_spread && is_spread(conn).await?;
+    let spread = open::is_spread(conn, "context.chunks").await?;
     // A row has its vector and some numbers.
     let of_size = bytes / (i64::from(dimensions) * 4 + 100);
     let about = (!spread).then_some(of_size);
@@ -107,17 +105,6 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     made?;
     tracing::info!(set = set_id, seconds = started.elapsed().as_secs(), "The index of the vectors is made");
     Ok(Kept::Made(about))
-}
-
-/// Whether the vectors are spread over servers by Citus, so that the size of the table here says nothing of them.
-async fn is_spread(conn: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
-    #[derive(QueryableByName)]
-    struct Spread {
-        #[diesel(sql_type = Bool)]
-        spread: bool,
-    }
-    let spread = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_dist_partition WHERE logicalrelid = 'context.chunks'::regclass) AS spread";
-    Ok(sql::query::<Spread>(conn, Fragment::prepared(spread, Vec::new())).await?.pop().is_some_and(|row| row.spread))
 }
 
 /// Entries with vectors of this set, counted as far as an index needs them.
