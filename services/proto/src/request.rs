@@ -221,7 +221,7 @@ fn filter_to_pb(input: FilterInput) -> Option<pb::Filter> {
         .into_iter()
         .map(|filter| {
             let MetadataFilter { key, operator, value, case_sensitive } = filter;
-            pb::MetadataFilter { key, operator, value: value.map(value_to_pb), case_sensitive }
+            pb::MetadataFilter { key, operator, value: value.as_ref().map(value_to_pb), case_sensitive }
         })
         .collect();
     Some(pb::Filter {

@@ -1,9 +1,10 @@
 use context_model::{Error, JsonObject, Metadata, ObjectText, Reason, Result};
-use serde_json::{Map, Number, Value};
+use prost::Message as _;
+use serde_json::{Number, Value};
 
 use crate::object::{Member, Object};
 use crate::v1 as pb;
-use crate::write::{self, MESSAGE_LEVELS};
+use crate::write;
 
 pub(crate) fn object_from_pb(object: Object, field: &str) -> Result<JsonObject> {
     object_at_level(&object, &|| field.to_owned(), 1)
@@ -63,13 +64,13 @@ fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> 
 
 impl From<&JsonObject> for Object {
     fn from(object: &JsonObject) -> Self {
-        object_at(object, 1)
+        from_memory(write::object(object))
     }
 }
 
 /// What a database holds, which nobody has looked into yet.
 pub(crate) fn text_to_pb(object: &ObjectText) -> Result<Object> {
-    let written = write::object(&mut serde_json::Deserializer::from_str(object.as_str()), 1);
+    let written = write::object(&mut serde_json::Deserializer::from_str(object.as_str()));
     written.map_err(|error| Error::new(Reason::StorageCorrupt, "stored metadata cannot be read").with_source(error))
 }
 
@@ -77,41 +78,24 @@ pub(crate) fn text_from_pb(object: Option<Object>) -> Result<ObjectText> {
     object_from_pb(object.unwrap_or_default(), "metadata").map(|object| ObjectText::from(&object))
 }
 
-pub(crate) fn value_to_pb(value: Value) -> pb::Value {
-    value_at(value, 1)
-}
-
-fn object_at(object: &Map<String, Value>, level: usize) -> Object {
-    match write::object(object, level) {
-        Ok(object) => object,
-        Err(error) => unreachable!("every value can be read from memory: {error}"),
+pub(crate) fn value_to_pb(value: &Value) -> pb::Value {
+    match pb::Value::decode(from_memory(write::value(value)).as_slice()) {
+        Ok(value) => value,
+        Err(error) => unreachable!("what was written can be read: {error}"),
     }
 }
 
-fn value_at(value: Value, level: usize) -> pb::Value {
-    use pb::value::Kind;
-    let kind = match value {
-        Value::Null => Kind::NullValue(0),
-        Value::Bool(value) => Kind::BoolValue(value),
-        Value::Number(number) => match number.as_i64() {
-            Some(value) => Kind::IntValue(value),
-            // An integer beyond i64 goes as text, so that the service's own rule refuses it with the right words.
-            None if number.is_u64() => Kind::JsonValue(number.to_string()),
-            None => Kind::DoubleValue(number.as_f64().unwrap_or(f64::NAN)),
-        },
-        Value::String(value) => Kind::StringValue(value),
-        nested @ (Value::Array(_) | Value::Object(_)) if level > MESSAGE_LEVELS => Kind::JsonValue(nested.to_string()),
-        Value::Array(values) => Kind::ListValue(pb::ListValue { values: values.into_iter().map(|v| value_at(v, level + 1)).collect() }),
-        Value::Object(object) => Kind::ObjectValue(object_at(&object, level)),
-    };
-    pb::Value { kind: Some(kind) }
+fn from_memory<T>(written: serde_json::Result<T>) -> T {
+    match written {
+        Ok(written) => written,
+        Err(error) => unreachable!("every value can be read from memory: {error}"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::object::of_members;
-    use prost::Message as _;
     use serde_json::json;
 
     #[test]
@@ -129,6 +113,14 @@ mod tests {
         let back = object_from_pb(Object::decode(&bytes[..]).unwrap(), "metadata").unwrap();
         assert_eq!(back, object);
         assert!(back["float"].is_f64() && back["int"].is_i64());
+    }
+
+    #[test]
+    fn single_values_survive_it_too() {
+        let deep = (0..40).fold(json!(1), |inner, _| json!([inner]));
+        for value in [json!(null), json!(true), json!(i64::MIN), json!(u64::MAX), json!(1.5), json!("x"), json!([1, {"a": []}]), deep] {
+            assert_eq!(value_from_pb(value_to_pb(&value), &|| "value".to_owned()).unwrap(), value);
+        }
     }
 
     #[test]

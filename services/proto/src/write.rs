@@ -1,4 +1,4 @@
-//! JSON written as the message `context.v1.Object`.
+//! JSON written as the messages `context.v1.Object` and `Value`.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::object::Object;
 
 /// Levels that are written as messages; what lies deeper is written as JSON text (see value.proto).
-pub(crate) const MESSAGE_LEVELS: usize = 16;
+const MESSAGE_LEVELS: usize = 16;
 
 /// The first bytes of fields: their numbers and how their values are encoded.
 mod key {
@@ -29,14 +29,27 @@ mod key {
     pub const JSON_VALUE: u8 = 0x42;
 }
 
-/// Writes the object that `json` holds, at this level of another one; the outermost object is the first level.
+/// The level of what lies in nothing else.
+const OUTERMOST: usize = 1;
+
+/// Writes the object that `json` holds.
 ///
 /// # Errors
 /// Those of `json`, and when it holds something else.
-pub(crate) fn object<'de, D: Deserializer<'de>>(json: D, level: usize) -> Result<Object, D::Error> {
+pub(crate) fn object<'de, D: Deserializer<'de>>(json: D) -> Result<Object, D::Error> {
     let mut to = Vec::new();
-    json.deserialize_map(Members { to: &mut to, level })?;
+    json.deserialize_map(Members { to: &mut to, level: OUTERMOST })?;
     Ok(Object::of_encoded(to))
+}
+
+/// Writes what `json` holds as a `context.v1.Value`.
+///
+/// # Errors
+/// Those of `json`.
+pub(crate) fn value<'de, D: Deserializer<'de>>(json: D) -> Result<Vec<u8>, D::Error> {
+    let mut to = Vec::new();
+    json.deserialize_any(Content { to: &mut to, level: OUTERMOST })?;
+    Ok(to)
 }
 
 /// Begins a field of some length, and gives the place of that length.
