@@ -41,28 +41,65 @@ pub(crate) async fn rebuild(conn: &mut AsyncPgConnection, language: &Language, n
 
 /// Makes every context anew, from words that are all made already.
 pub(crate) async fn renew_contexts(conn: &mut AsyncPgConnection, neighbourhood: Neighbourhood) -> diesel::QueryResult<()> {
-    #[derive(QueryableByName)]
-    struct Entry {
-        #[diesel(sql_type = BigInt)]
-        id: i64,
-    }
-    let mut owner = next_owner(conn, "").await?;
-    while let Some(owner_id) = owner {
-        let mut id = Some(0_i64);
-        while let Some(after) = id {
-            conn.batch_execute("BEGIN").await?;
-            let next = "SELECT id FROM context.entries WHERE owner_id = ? AND id > ? ORDER BY id LIMIT ? FOR UPDATE";
-            let binds = vec![Bind::text(&owner_id), Bind::Int(after), Bind::Int(BATCH)];
-            let batch: Vec<Entry> = sql::query(conn, Fragment::prepared(next, binds)).await?;
-            if !batch.is_empty() {
-                neighbours::renew(conn, &owner_id, batch.iter().map(|entry| entry.id).collect(), neighbourhood).await?;
-            }
-            conn.batch_execute("COMMIT").await?;
-            id = batch.last().map(|last| last.id);
-        }
-        owner = next_owner(conn, &owner_id).await?;
+    let mut place = Place::default();
+    while let Some(batch) = place.lock_next(conn, "''").await? {
+        neighbours::renew(conn, &place.owner_id, batch.iter().map(|entry| entry.id).collect(), neighbourhood).await?;
+        conn.batch_execute("COMMIT").await?;
     }
     Ok(())
+}
+
+/// Makes the words of every entry anew, and gives the number of entries.
+async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<u64> {
+    let (mut place, mut indexed) = (Place::default(), 0_u64);
+    while let Some(batch) = place.lock_next(conn, "text").await? {
+        for entry in &batch {
+            let document = Document::new(&entry.text, language);
+            let mut update = Fragment::new("UPDATE context.entries SET words = ");
+            update.append(document.expression()).push(", words_cut = ").bind(Bind::Bool(document.cut));
+            update.push(" WHERE owner_id = ").bind(Bind::text(&place.owner_id)).push(" AND id = ").bind(Bind::Int(entry.id));
+            sql::execute(conn, update).await?;
+        }
+        conn.batch_execute("COMMIT").await?;
+        indexed += batch.len() as u64;
+    }
+    Ok(indexed)
+}
+
+#[derive(QueryableByName)]
+struct Entry {
+    #[diesel(sql_type = BigInt)]
+    id: i64,
+    #[diesel(sql_type = Text)]
+    text: String,
+}
+
+/// How far the entries of all owners are done.
+#[derive(Default)]
+struct Place {
+    owner_id: String,
+    id: i64,
+}
+
+impl Place {
+    /// Begins a transaction and locks the next entries, all of one owner, with `text` in SQL as their text; `None` and no
+    /// transaction when there are no more.
+    async fn lock_next(&mut self, conn: &mut AsyncPgConnection, text: &'static str) -> diesel::QueryResult<Option<Vec<Entry>>> {
+        loop {
+            conn.batch_execute("BEGIN").await?;
+            let mut next = Fragment::new("SELECT id, ");
+            next.push(text).push(" AS text FROM context.entries WHERE owner_id = ").bind(Bind::text(&self.owner_id));
+            next.push(" AND id > ").bind(Bind::Int(self.id)).push(" ORDER BY id LIMIT ").bind(Bind::Int(BATCH)).push(" FOR UPDATE");
+            let batch: Vec<Entry> = sql::query(conn, next).await?;
+            if let Some(last) = batch.last() {
+                self.id = last.id;
+                return Ok(Some(batch));
+            }
+            conn.batch_execute("COMMIT").await?;
+            let Some(owner_id) = next_owner(conn, &self.owner_id).await? else { return Ok(None) };
+            *self = Self { owner_id, id: 0 };
+        }
+    }
 }
 
 /// The owner after this one that has entries.
@@ -74,36 +111,4 @@ async fn next_owner(conn: &mut AsyncPgConnection, after: &str) -> diesel::QueryR
     }
     let next = "SELECT owner_id FROM context.entries WHERE owner_id > ? ORDER BY owner_id LIMIT 1";
     Ok(sql::query::<Owner>(conn, Fragment::prepared(next, vec![Bind::text(after)])).await?.pop().map(|row| row.owner_id))
-}
-
-async fn reindex(conn: &mut AsyncPgConnection, language: &Language) -> diesel::QueryResult<u64> {
-    #[derive(QueryableByName)]
-    struct Entry {
-        #[diesel(sql_type = BigInt)]
-        id: i64,
-        #[diesel(sql_type = Text)]
-        text: String,
-    }
-    let (mut owner, mut indexed) = (next_owner(conn, "").await?, 0_u64);
-    while let Some(owner_id) = owner {
-        let mut id = Some(0_i64);
-        while let Some(after) = id {
-            conn.batch_execute("BEGIN").await?;
-            let next = "SELECT id, text FROM context.entries WHERE owner_id = ? AND id > ? ORDER BY id LIMIT ? FOR UPDATE";
-            let binds = vec![Bind::text(&owner_id), Bind::Int(after), Bind::Int(BATCH)];
-            let batch: Vec<Entry> = sql::query(conn, Fragment::prepared(next, binds)).await?;
-            for entry in &batch {
-                let document = Document::new(&entry.text, language);
-                let mut update = Fragment::new("UPDATE context.entries SET words = ");
-                update.append(document.expression()).push(", words_cut = ").bind(Bind::Bool(document.cut));
-                update.push(" WHERE owner_id = ").bind(Bind::text(&owner_id)).push(" AND id = ").bind(Bind::Int(entry.id));
-                sql::execute(conn, update).await?;
-            }
-            conn.batch_execute("COMMIT").await?;
-            indexed += batch.len() as u64;
-            id = batch.last().map(|last| last.id);
-        }
-        owner = next_owner(conn, &owner_id).await?;
-    }
-    Ok(indexed)
 }
