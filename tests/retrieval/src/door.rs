@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use context_engine::{Caller, Engine, EngineConfig, Switch};
+use context_engine::{Caller, Engine, EngineConfig, OnFailure, Switch};
 use context_providers::Embedder;
 use context_store::Store;
 
@@ -102,6 +102,8 @@ impl Own {
             rerank_timeout_ms: RERANK_TIMEOUT_MS,
             rerank_store_tokens: self.store_tokens,
             rerank_context_weight: self.rerank_context_weight,
+            // A set that was stored by half would be measured as if all were there.
+            on_embedding_failure: OnFailure::Fail,
             context_gap: self.context_gap,
             ..EngineConfig::default()
         };
