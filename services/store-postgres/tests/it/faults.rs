@@ -208,7 +208,8 @@ async fn while_the_server_is_away_operations_fail_fast_and_afterwards_work_again
     put(&store, "before", None).await.expect("stored");
     proxy.set(Mode::Dead);
     for _ in 0..5 {
-        assert!(matches!(all(&store).await, Err(StoreError::Unavailable(_))));
+        let read = all(&store).await;
+        assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     }
     let before = proxy.connections();
     for _ in 0..200 {

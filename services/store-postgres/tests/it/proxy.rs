@@ -139,7 +139,7 @@ fn translate(bytes: &mut [u8]) {
 }
 
 async fn pass(bytes: &[u8], to: &mut OwnedWriteHalf, shared: &Shared) -> bool {
-    shared.is(Mode::Stalled) || to.write_all(bytes).await.is_ok()
+    shared.is(Mode::Stalled) || !shared.is(Mode::Dead) && to.write_all(bytes).await.is_ok()
 }
 
 /// Ends when connections are to be cut.
