@@ -58,9 +58,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     store.maintain().await?;
     println!("index made in {:.1} s", started.elapsed().as_secs_f64());
     client.batch_execute("ANALYZE context.entries; ANALYZE context.chunks").await?;
-    let sight = client.query_one("SELECT split_part(value, ' ', 1) FROM context.settings WHERE key = 'vectors_sight_1'", &[]).await?;
-    let sight: String = sight.get(0);
-    println!("hnsw.ef_search of the set: {sight}");
+    let sight = async || -> Result<String, Box<dyn std::error::Error>> {
+        let select = "SELECT split_part(value, ' ', 1) FROM context.settings WHERE key = 'vectors_sight_1'";
+        Ok(client.query_one(select, &[]).await?.get(0))
+    };
+    println!("hnsw.ef_search of the set: {}", sight().await?);
 
     for (name, every) in [("all", 1), (THREAD, THREADS)].into_iter().chain(SHARES) {
         let exact: Vec<Vec<i64>> = queries.iter().map(|query| exact(query, &vectors, every)).collect();
@@ -76,7 +78,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         };
         let plan = search(&queries[0], true).await?.plan;
         let way = if plan.iter().any(|line| line.contains("from the index")) { Way::Index } else { Way::Measured };
-        let bare = Bare::new(&client, dimensions, name, &sight, way).await?;
+        if name == "all" {
+            let mut found = Measured::default();
+            for (place, query) in queries.iter().enumerate() {
+                found.add(place, Duration::ZERO, search(query, false).await?.semantic.iter().map(|hit| hit.id));
+            }
+            // The store looks with what was asked how far the index must look.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            println!("after {QUERIES} queries, whose recall was {:.4}: {}", recall(&found.found, &exact), sight().await?);
+        }
+        let bare = Bare::new(&client, dimensions, name, &sight().await?, way).await?;
         let (mut by_store, mut by_statement) = (Measured::default(), Measured::default());
         // The first round fills the server's cache. In turn, so that what else the machine does meets both, and each with
         // another query, so that neither finds in the cache what the other has just read.

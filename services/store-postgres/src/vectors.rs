@@ -5,6 +5,8 @@
 //! through it, and measures what it finds with the vectors themselves; where a filter leaves few entries it measures
 //! all of theirs instead. pgvector may be missing: then there is no table, and everything else works.
 
+mod asked;
+mod estimates;
 mod index;
 mod moving;
 mod pending;

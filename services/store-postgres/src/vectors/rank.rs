@@ -1,9 +1,8 @@
 //! Ranking by words, by meaning, or both, on one state of the database.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use context_model::{Filter, MetadataPath};
+use context_model::Filter;
 use context_store::{FtsSearch, OwnerId, Page, RankSearch, RankedByWords, Ranking, SemanticSearch};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable};
@@ -13,18 +12,16 @@ use super::{index, sight};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::filter;
-use crate::fts::Language;
 use crate::read::{Reading, begin, commit, revision};
 use crate::read_entries::ranked;
 use crate::sql::{self, Bind, Fragment};
+use crate::store::Inner;
 
 /// A ranking to make. It gives nothing when the database does not keep vectors of the search's model.
 pub(super) struct Rank {
     pub search: RankSearch,
     pub filter: Filter,
-    pub indexed: Arc<[MetadataPath]>,
-    pub language: Arc<Language>,
-    pub statement_timeout: Duration,
+    pub inner: Arc<Inner>,
 }
 
 #[derive(QueryableByName)]
@@ -43,16 +40,24 @@ struct State {
     entries: i64,
 }
 
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Ranked {
+    pub ranking: Ranking,
+    /// The set whose index found it, if one did.
+    pub by_index_of: Option<SetState>,
+}
+
 impl Reading for Rank {
-    type Outcome = Option<Ranking>;
+    type Outcome = Option<Ranked>;
 
     fn empty(&self) -> Self::Outcome {
-        Some(Ranking::default())
+        Some(Ranked::default())
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
-        begin(conn, self.statement_timeout).await?;
-        let mut ranking = Ranking::default();
+        begin(conn, self.inner.statement_timeout).await?;
+        let Ranked { mut ranking, mut by_index_of } = Ranked::default();
         let by_meaning = match &self.search.semantic {
             None => {
                 ranking.revision = revision(conn, owner).await?.unwrap_or(0);
@@ -79,7 +84,7 @@ impl Reading for Rank {
                 set,
                 vector: &semantic.vector,
                 filter: &self.filter,
-                indexed: &self.indexed,
+                indexed: &self.inner.indexed,
                 expected,
                 depth: self.search.depth,
                 explain: self.search.explain,
@@ -87,9 +92,10 @@ impl Reading for Rank {
             let found = search.run(conn).await?;
             ranking.semantic = found.hits;
             ranking.plan.splice(0..0, found.notes);
+            by_index_of = found.by_index.then_some(set);
         }
         commit(conn).await?;
-        Ok(Some((ranking.revision, Some(ranking))))
+        Ok(Some((ranking.revision, Some(Ranked { ranking, by_index_of }))))
     }
 }
 
@@ -132,12 +138,15 @@ impl Rank {
             Bind::Int(i64::from(model.dimensions)),
         ];
         let state = Fragment::prepared(select, binds);
-        let (rows, expected): (Vec<State>, _) = if self.filter.count() == 0 {
-            (sql::query(conn, state).await?, None)
+        let estimates = &self.inner.vectors.estimates;
+        let known = estimates.of(owner, &self.filter);
+        let (rows, expected): (Vec<State>, _) = if self.filter.count() == 0 || known.is_some() {
+            (sql::query(conn, state).await?, known)
         } else {
             let mut matching = Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
-            matching.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
+            matching.append(filter::compile(&self.filter, owner.as_str(), &self.inner.indexed));
             let (rows, expected) = sql::query_and_expected_rows(conn, state, matching).await?;
+            estimates.keep(owner, &self.filter, expected);
             (rows, Some(expected))
         };
         Ok((rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?, expected))
@@ -152,7 +161,7 @@ impl Rank {
     ) -> Result<(), Failure> {
         let page = Page { limit: self.search.depth, offset: 0 };
         let statement = |query| {
-            let mut statement = ranked(words, query, &self.filter, owner.as_str(), page, &self.indexed, &self.language);
+            let mut statement = ranked(words, query, &self.filter, owner.as_str(), page, &self.inner.indexed, &self.inner.language);
             statement
                 .push(" SELECT (SELECT count(*) FROM matched) AS matches, p.id, p.score FROM page AS p ORDER BY p.score DESC, p.id DESC");
             statement

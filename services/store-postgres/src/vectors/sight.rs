@@ -1,5 +1,6 @@
-//! How many candidates the index of a set must keep in sight (`hnsw.ef_search`), found by searching near some of the set's
-//! own vectors. Vectors of some models and texts need many times more than others.
+//! How many candidates the index of a set must keep in sight (`hnsw.ef_search`). Vectors of some models and texts need many
+//! times more than others. It is found by asking again what was asked last, and while nothing was, by searching near some of
+//! the set's own vectors.
 
 use std::collections::HashMap;
 
@@ -11,16 +12,19 @@ use super::index;
 use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Bind, Fragment};
 
-/// Searches, and of how many of the nearest each is to find all. A query lies between two stored vectors, much nearer to one:
-/// those of 100 000 real sentences are found as well as sentences that are not stored. A stored vector itself is found too
-/// easily, one in the middle not easily enough. So many, since few are found nowhere near, and decide nothing here.
+/// Searches near a sample, and of how many of the nearest each is to find all. A query lies between two stored vectors, much
+/// nearer to one: those of 100 000 real sentences are found as well as sentences that are not stored. A stored vector itself
+/// is found too easily, one in the middle not easily enough. So many, since few are found nowhere near, and decide nothing
+/// here.
 const SAMPLE: i64 = 96;
 const NEAREST: i64 = 10;
-/// The share that must be found of what the farthest sight finds. What that one misses, the others miss too.
-const WANTED: f64 = 0.98;
+/// The share that must be found of what the farthest sight finds, of what was asked and of a sample, which is harder. What that
+/// one misses, the others miss too.
+const WANTED: f64 = 0.99;
+const WANTED_OF_SAMPLE: f64 = 0.98;
 const FARTHEST: u32 = 1_000;
 /// What is tried, in this order; the first is what a set has before.
-const STEPS: [u32; 6] = [100, 150, 200, 300, 400, 800];
+const STEPS: [u32; 7] = [100, 150, 200, 300, 400, 600, 800];
 /// As many candidates as a search of ten takes from the index.
 const CANDIDATES: i64 = 96;
 /// The set is looked at again when it has grown by this.
@@ -37,23 +41,55 @@ struct Value {
     value: String,
 }
 
-/// Looks at a set of about so many vectors, unless that was done when it had more than half of them.
-pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vectors: i64) -> diesel::QueryResult<()> {
-    let key = format!("{KEY}{set_id}");
-    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(key.as_str())]);
-    let known = sql::query::<Value>(conn, read).await?.pop();
-    let looked_at = known.and_then(|row| row.value.split_once(' ')?.1.parse::<i64>().ok()).unwrap_or(0);
-    if looked_at > 0 && vectors < looked_at.saturating_mul(GROWTH) {
+/// Looks at a set of about so many vectors, unless that was done when it had more than half of them: with what was asked of
+/// it, or with a sample of it while nothing was.
+pub(super) async fn keep(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+    dimensions: u32,
+    vectors: i64,
+    asked: Option<Vec<String>>,
+) -> diesel::QueryResult<()> {
+    if looked_at(conn, set_id).await?.is_some_and(|before| before > 0 && vectors < before.saturating_mul(GROWTH)) {
         return Ok(());
     }
+    look(conn, set_id, dimensions, vectors, asked).await
+}
+
+/// Looks at a set again with what was asked of it. A set that was never looked at is left alone.
+pub(super) async fn learn(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, asked: Vec<String>) -> diesel::QueryResult<()> {
+    match looked_at(conn, set_id).await? {
+        Some(vectors) => look(conn, set_id, dimensions, vectors, Some(asked)).await,
+        None => Ok(()),
+    }
+}
+
+/// How many vectors a set had when it was looked at.
+async fn looked_at(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<Option<i64>> {
+    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(format!("{KEY}{set_id}"))]);
+    let known = sql::query::<Value>(conn, read).await?.pop();
+    Ok(known.and_then(|row| row.value.split_once(' ')?.1.parse().ok()))
+}
+
+async fn look(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+    dimensions: u32,
+    vectors: i64,
+    asked: Option<Vec<String>>,
+) -> diesel::QueryResult<()> {
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL jit = off; SET LOCAL enable_sort = off")
         .await?;
-    let found = measure(conn, set_id, dimensions, vectors).await;
+    let (by, found) = match asked {
+        Some(queries) => ("what was asked", measure(conn, set_id, dimensions, &queries, WANTED).await),
+        None => ("a sample", measure_with_sample(conn, set_id, dimensions, vectors).await),
+    };
     conn.batch_execute("ROLLBACK").await?;
     let (sight, recall) = found?;
-    tracing::info!(set = set_id, vectors, sight, recall, "Found how far the index of the vectors must look");
+    tracing::info!(set = set_id, vectors, by, sight, recall, "Found how far the index of the vectors must look");
     let write = "INSERT INTO context.settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-    sql::execute(conn, Fragment::prepared(write, vec![Bind::text(key), Bind::text(format!("{sight} {vectors}"))])).await?;
+    let binds = vec![Bind::text(format!("{KEY}{set_id}")), Bind::text(format!("{sight} {vectors}"))];
+    sql::execute(conn, Fragment::prepared(write, binds)).await?;
     Ok(())
 }
 
@@ -71,8 +107,8 @@ struct Found {
     nearest: Vec<String>,
 }
 
-/// The least sight that suffices, or the last that is tried, and the share that it finds.
-async fn measure(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vectors: i64) -> diesel::QueryResult<(u32, f64)> {
+/// As [`measure`], with queries between vectors of the set.
+async fn measure_with_sample(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vectors: i64) -> diesel::QueryResult<(u32, f64)> {
     // Rows of a page are sampled together: of more pages than needed only some rows are taken.
     let percent = (SAMPLE as f64 * 2_000.0 / vectors.max(1) as f64).clamp(0.01, 100.0);
     let between = Fragment::new(format!(
@@ -81,21 +117,31 @@ async fn measure(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vec
          SELECT l2_normalize(a.embedding + a.embedding + a.embedding + b.embedding)::text AS query FROM sample AS a, sample AS b WHERE b.n = a.n + 1"
     ));
     let queries: Vec<String> = sql::query::<Query>(conn, between).await?.into_iter().map(|row| row.query).collect();
-    let farthest = search(conn, set_id, dimensions, &queries, FARTHEST).await?;
+    measure(conn, set_id, dimensions, &queries, WANTED_OF_SAMPLE).await
+}
+
+/// The least sight that suffices, and the share that it finds of what the farthest does.
+async fn measure(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+    dimensions: u32,
+    queries: &[String],
+    wanted: f64,
+) -> diesel::QueryResult<(u32, f64)> {
+    let farthest = search(conn, set_id, dimensions, queries, FARTHEST).await?;
     let all = farthest.values().map(Vec::len).sum::<usize>().max(1);
-    let mut best = (STEPS[0], 1.0);
     for sight in STEPS {
-        let near = search(conn, set_id, dimensions, &queries, sight).await?;
+        let near = search(conn, set_id, dimensions, queries, sight).await?;
         let found = near.iter().map(|(query, nearest)| {
             let expected = farthest.get(query).map(Vec::as_slice).unwrap_or_default();
             expected.iter().filter(|place| nearest.contains(place)).count()
         });
-        best = (sight, found.sum::<usize>() as f64 / all as f64);
-        if best.1 >= WANTED {
-            break;
+        let recall = found.sum::<usize>() as f64 / all as f64;
+        if recall >= wanted {
+            return Ok((sight, recall));
         }
     }
-    Ok(best)
+    Ok((FARTHEST, 1.0))
 }
 
 /// The places of the rows nearest to each of the queries.

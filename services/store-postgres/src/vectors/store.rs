@@ -14,7 +14,8 @@ use diesel::sql_types::BigInt;
 use super::index::{self, Kept};
 use super::moving::{Begin, Finish, Sweep};
 use super::pending::{Add, Claim, of_place};
-use super::rank::Rank;
+use super::rank::{Rank, Ranked};
+use super::search::SetState;
 use super::tokens::Tokens;
 use super::use_model::UseModel;
 use super::{sight, use_model};
@@ -23,7 +24,7 @@ use crate::failure::Failure;
 use crate::filter::within;
 use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
-use crate::store::PostgresStore;
+use crate::store::{Inner, PostgresStore};
 use crate::transaction::Writing;
 
 impl PostgresStore {
@@ -35,7 +36,7 @@ impl PostgresStore {
             let Some((set_id, model)) = use_model::of_state(conn, state).await? else { return Ok(Kept::None) };
             let kept = index::keep(conn, set_id, model.dimensions).await?;
             if let Kept::There(Some(vectors)) | Kept::Made(Some(vectors)) = kept {
-                sight::keep(conn, set_id, model.dimensions, vectors).await?;
+                sight::keep(conn, set_id, model.dimensions, vectors, self.inner.vectors.asked.of(set_id)).await?;
             }
             Ok::<Kept, Failure>(kept)
         };
@@ -55,6 +56,21 @@ impl PostgresStore {
     async fn aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
         let options = WriteOptions { now: Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
         Ok(self.write(owner, options, work).await?.outcome)
+    }
+}
+
+impl Inner {
+    /// Finds how far searches of a set must look, by what was asked last.
+    async fn learn(&self, set: SetState, asked: Vec<String>) -> Result<()> {
+        let mut lease = self.pool.get().await?;
+        match sight::learn(lease.conn(), set.id, set.dimensions, asked).await {
+            Ok(()) => lease.give_back(),
+            Err(error) => {
+                lease.discard();
+                return Err(Failure::from(error).into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -112,9 +128,20 @@ impl VectorStore for PostgresStore {
         if search.semantic.is_some() && !self.inner.vectors.are_there() {
             return Err(no_such_vectors());
         }
-        let (indexed, language) = (Arc::clone(&self.inner.indexed), Arc::clone(&self.inner.language));
-        let rank = Rank { search, filter, indexed, language, statement_timeout: self.inner.statement_timeout };
-        self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)
+        let query = search.semantic.as_ref().map(|semantic| semantic.vector.clone());
+        let rank = Rank { search, filter, inner: Arc::clone(&self.inner) };
+        let Ranked { ranking, by_index_of } = self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)?;
+        if let (Some(set), Some(query)) = (by_index_of, query)
+            && let Some(asked) = self.inner.vectors.asked.note(set.id, &query)
+        {
+            let inner = Arc::clone(&self.inner);
+            tokio::spawn(async move {
+                if let Err(error) = inner.learn(set, asked).await {
+                    tracing::warn!(error = %error, "It was not found how far the index of the vectors must look for what is asked");
+                }
+            });
+        }
+        Ok(ranking)
     }
 
     async fn maintain(&self) -> Result<()> {

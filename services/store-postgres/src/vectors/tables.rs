@@ -6,6 +6,8 @@ use diesel::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
+use super::asked::Asked;
+use super::estimates::Estimates;
 use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Fragment};
 
@@ -19,13 +21,17 @@ const LEAST_PGVECTOR: (u32, u32) = (0, 8);
 #[derive(Debug)]
 pub(crate) struct Vectors {
     there: AtomicBool,
+    /// What was asked of them last.
+    pub asked: Asked,
+    /// What filters were expected to leave.
+    pub estimates: Estimates,
     /// Who this service is among those that embed what waits.
     pub holder: String,
 }
 
 impl Vectors {
     pub fn new(there: bool) -> Self {
-        Self { there: AtomicBool::new(there), holder: holder() }
+        Self { there: AtomicBool::new(there), asked: Asked::default(), estimates: Estimates::default(), holder: holder() }
     }
 
     /// Whether there is a table to write them to.

@@ -59,10 +59,7 @@ fn clustered(count: usize, random: &mut Random) -> Vec<Vec<f32>> {
     let vector = |_| {
         let (a, b) = (random.next().abs(), random.next().abs());
         let centre = &centres[((a * b * 150.0) as usize).min(149)];
-        let mut vector: Vec<f32> = centre.iter().zip(point(random)).map(|(centre, own)| centre + 0.6 * own).collect();
-        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        vector.iter_mut().for_each(|value| *value /= length);
-        vector
+        normalised(centre.iter().zip(point(random)).map(|(centre, own)| centre + 0.6 * own).collect())
     };
     (0..count).map(vector).collect()
 }
@@ -117,25 +114,33 @@ fn tagged(tag: &str) -> Filter {
     Filter { tags: Some(Tags::from_normalised(vec![tag.to_owned()])), ..Filter::default() }
 }
 
+fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
+    vector.iter_mut().for_each(|value| *value /= length);
+    vector
+}
+
+/// Queries between two vectors of the stored kind.
+fn between() -> Vec<Vec<f32>> {
+    let pairs = clustered(QUERIES, &mut Random(11)).into_iter().zip(clustered(QUERIES, &mut Random(5)));
+    pairs.map(|(a, b)| normalised(a.iter().zip(&b).map(|(a, b)| a + 0.3 * b).collect())).collect()
+}
+
+/// Queries that are near to nothing.
+fn anywhere(seed: u64) -> Vec<Vec<f32>> {
+    let mut random = Random(seed);
+    (0..QUERIES).map(|_| normalised((0..DIMENSIONS).map(|_| random.normal()).collect())).collect()
+}
+
 /// The share of the nearest that are found.
-async fn recall(store: &PostgresStore, owner: &str, vectors: &[Vec<f32>], filter: &Filter, every: usize) -> f64 {
+async fn recall(store: &PostgresStore, owner: &str, vectors: &[Vec<f32>], queries: &[Vec<f32>], (filter, every): (&Filter, usize)) -> f64 {
     let (mut found, mut all) = (0, 0);
-    for query in clustered(QUERIES, &mut Random(11)).iter().zip(clustered(QUERIES, &mut Random(5))).map(|(a, b)| {
-        // Between two of the kind.
-        let mut vector: Vec<f32> = a.iter().zip(&b).map(|(a, b)| a + 0.3 * b).collect();
-        let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
-        vector.iter_mut().for_each(|value| *value /= length);
-        vector
-    }) {
-        let mut exact: Vec<(f32, i64)> = vectors
-            .iter()
-            .zip(1i64..)
-            .filter(|(_, id)| *id % every as i64 == 0)
-            .map(|(vector, id)| (squared(vector, &query), id))
-            .collect();
+    for query in queries {
+        let mut exact: Vec<(f32, i64)> =
+            vectors.iter().zip(1i64..).filter(|(_, id)| *id % every as i64 == 0).map(|(vector, id)| (squared(vector, query), id)).collect();
         exact.sort_by(|a, b| a.0.total_cmp(&b.0));
         exact.truncate(WANTED);
-        let ranking = search(store, owner, &query, filter.clone(), false).await.semantic;
+        let ranking = search(store, owner, query, filter.clone(), false).await.semantic;
         assert!(ranking.is_sorted_by(|a, b| a.distance < b.distance || (a.distance == b.distance && a.id > b.id)));
         let nearest: HashSet<i64> = ranking.iter().take(WANTED).map(|found| found.id).collect();
         assert_eq!(nearest.len(), WANTED.min(exact.len()), "{owner} {filter:?}");
@@ -156,14 +161,50 @@ async fn the_nearest_are_found_whatever_share_of_the_entries_a_filter_leaves() {
     let sight: String = database.connect().await.query_one(sight, &[]).await.expect("it was found how far the index must look").get(0);
     eprintln!("sight and vectors: {sight}");
     let (large, few) = vectors.split_at(ENTRIES);
-    let mut found = vec![("everything", recall(&store, "default", large, &Filter::default(), 1).await)];
+    let queries = between();
+    let all = (&Filter::default(), 1);
+    let mut found = vec![("everything", recall(&store, "default", large, &queries, all).await)];
     for (tag, every) in SHARES {
-        found.push((tag, recall(&store, "default", large, &tagged(tag), every).await));
+        found.push((tag, recall(&store, "default", large, &queries, (&tagged(tag), every)).await));
     }
-    found.push(("an owner of few", recall(&store, "few", few, &Filter::default(), 1).await));
-    found.push(("a tenth of few", recall(&store, "few", few, &tagged("tenth"), 10).await));
+    found.push(("an owner of few", recall(&store, "few", few, &queries, all).await));
+    found.push(("a tenth of few", recall(&store, "few", few, &queries, (&tagged("tenth"), 10)).await));
     eprintln!("recall@10: {found:?}");
     assert!(found.iter().all(|(_, recall)| *recall >= 0.97), "{found:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_says_how_far_the_index_must_look() {
+    let Some((database, store, vectors)) = many().await else { return };
+    let client = database.connect().await;
+    let sight = async || -> i64 {
+        let select = "SELECT split_part(value, ' ', 1)::bigint FROM context.settings WHERE key = 'vectors_sight_1'";
+        client.query_one(select, &[]).await.expect("there is one").get(0)
+    };
+    let (before, all) = (sight().await, (&Filter::default(), 1));
+    let first = recall(&store, "default", &vectors[..ENTRIES], &anywhere(3), all).await;
+    let started = std::time::Instant::now();
+    while sight().await == before {
+        assert!(
+            started.elapsed() < std::time::Duration::from_secs(60),
+            "nothing was learnt of {QUERIES} queries; sight {before}, recall {first}"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    // The second look, at 32 queries, may still go on.
+    let mut found = 0.0;
+    while found < 0.97 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "recall {first}, then {found}; sight {}", sight().await);
+        found = recall(&store, "default", &vectors[..ENTRIES], &anywhere(17), all).await;
+    }
+    let after = sight().await;
+    eprintln!("sight {before}, then {after}; recall@10 of the first {QUERIES} queries {first}, of others afterwards {found}");
+    assert!(after > before && first < found);
+    // It is not forgotten when the set is looked at again.
+    let grown = "UPDATE context.settings SET value = '100 1' WHERE key = 'vectors_sight_1'";
+    client.execute(grown, &[]).await.expect("it is written");
+    store.maintain().await.expect("it is looked at");
+    assert!(sight().await > before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
