@@ -47,6 +47,8 @@ pub struct EngineConfig {
     pub hybrid: Switch,
     /// `HYBRID_RRF_K`, 1 to 1000.
     pub hybrid_rrf_k: u32,
+    /// Places of each ranking that reciprocal rank fusion sums, 1 to 1000 (`HYBRID_RANK_WINDOW`).
+    pub hybrid_rank_window: u32,
     /// What the words of an entry's neighbours weigh in hybrid search, 0 to 1 (`HYBRID_CONTEXT_WEIGHT`).
     pub hybrid_context_weight: f64,
     /// `ENABLE_RERANKING`.
@@ -81,6 +83,7 @@ impl Default for EngineConfig {
             semantic: Switch::Auto,
             hybrid: Switch::Auto,
             hybrid_rrf_k: 60,
+            hybrid_rank_window: 15,
             hybrid_context_weight: 0.4,
             reranking: Switch::Auto,
             rerank_timeout_ms: 2_000,

@@ -4,17 +4,22 @@ use std::collections::HashMap;
 
 use context_store::{RankedByMeaning, RankedByWords, Ranking};
 
-/// Places of each ranking that are fused first. Pages beyond what they hold go on with the deeper places, fused among
-/// themselves, so that the order of a query never depends on the page that is asked for.
+/// Places of each ranking whose scores are scaled and summed first. Pages beyond what they hold go on with the deeper places,
+/// fused among themselves, so that the order of a query never depends on the page that is asked for.
 pub(crate) const SHALLOW: usize = 200;
 
 /// How two rankings become one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fusion {
-    /// The sum of `1 / (k + rank)`.
+    /// The sum of `1 / (k + rank)` (Cormack, Clarke, Büttcher, SIGIR 2009).
     ReciprocalRank {
         /// The constant k.
         k: f64,
+        /// The places of each ranking that are summed. With k = 60 two places near the hundredth weigh more than one first
+        /// place, so that summing deep rankings nearly averages them, and a poor one drags a good one down. An entry that
+        /// is in neither window counts with its better place alone, which is less than any place in a window, so that
+        /// the order is the same however deep the rankings are.
+        window: i64,
     },
     /// A weighted sum of the scores, each scaled to 0 to 1 within its ranking.
     Convex,
@@ -44,10 +49,14 @@ pub(crate) struct Fused {
     /// What a reranker chooses its candidates by and blends with: a weighted sum of the scores, whatever the fusion.
     /// Ranks say little about how much better the first is than the tenth. Deeper places are below 0.
     pub blend: f64,
-    /// The place by words, from 1, and the score there.
-    pub words: Option<(i64, f64)>,
-    /// The place by meaning, from 1, and what was found there.
-    pub meaning: Option<(i64, RankedByMeaning)>,
+    /// The place by words, from 1, if it counts.
+    pub fts_rank: Option<i64>,
+    /// The score by words.
+    pub fts_score: Option<f64>,
+    /// The place by meaning, from 1, if it counts.
+    pub semantic_rank: Option<i64>,
+    /// What was found by meaning.
+    pub meaning: Option<RankedByMeaning>,
 }
 
 /// Fuses the rankings, best first, then the greater id.
@@ -65,30 +74,52 @@ pub(crate) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
 fn part(words: &[RankedByWords], meaning: &[RankedByMeaning], first: i64, fusion: Fusion) -> Vec<Fused> {
     let mut entries: HashMap<i64, Fused> = HashMap::with_capacity(words.len() + meaning.len());
     for (rank, found) in (first..).zip(words) {
-        let empty = Fused { id: found.id, score: 0.0, blend: 0.0, words: None, meaning: None };
-        entries.entry(found.id).or_insert(empty).words = Some((rank, found.score));
+        let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
+        (entry.fts_rank, entry.fts_score) = (Some(rank), Some(found.score));
     }
     for (rank, found) in (first..).zip(meaning) {
-        let empty = Fused { id: found.id, score: 0.0, blend: 0.0, words: None, meaning: None };
-        entries.entry(found.id).or_insert(empty).meaning = Some((rank, *found));
+        let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
+        (entry.semantic_rank, entry.meaning) = (Some(rank), Some(*found));
     }
     let of_words = scale(words.iter().map(|found| found.score));
     // A smaller distance is a better score.
     let of_meaning = scale(meaning.iter().map(|found| -found.distance));
     let mut fused: Vec<Fused> = entries.into_values().collect();
     for entry in &mut fused {
-        let (words, meaning) = (entry.words, entry.meaning.map(|(rank, found)| (rank, -found.distance)));
-        let by_words = words.map_or(0.0, |(_, score)| of_words(score));
-        let by_meaning = meaning.map_or(0.0, |(_, score)| of_meaning(score));
+        let by_words = entry.fts_score.map_or(0.0, &of_words);
+        let by_meaning = entry.meaning.map_or(0.0, |found| of_meaning(-found.distance));
         let convex = |weight: f64| weight * by_words + (1.0 - weight) * by_meaning;
+        entry.blend = if first == 1 { convex(BLENDED_WORDS_WEIGHT) } else { convex(BLENDED_WORDS_WEIGHT) - 1.0 };
         entry.score = match fusion {
-            Fusion::ReciprocalRank { k } => [words, meaning].into_iter().flatten().map(|(rank, _)| 1.0 / (k + rank as f64)).sum(),
+            Fusion::ReciprocalRank { k, window } => {
+                entry.keep_ranks_that_count(window);
+                entry.ranks().map(|rank| 1.0 / (k + rank as f64)).sum()
+            }
             Fusion::Convex => convex(WORDS_WEIGHT),
         };
-        entry.blend = if first == 1 { convex(BLENDED_WORDS_WEIGHT) } else { convex(BLENDED_WORDS_WEIGHT) - 1.0 };
     }
     fused.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
     fused
+}
+
+impl Fused {
+    const fn of(id: i64) -> Self {
+        Self { id, score: 0.0, blend: 0.0, fts_rank: None, fts_score: None, semantic_rank: None, meaning: None }
+    }
+
+    fn ranks(&self) -> impl Iterator<Item = i64> + use<> {
+        [self.fts_rank, self.semantic_rank].into_iter().flatten()
+    }
+
+    /// Those up to `window`, else the better one.
+    fn keep_ranks_that_count(&mut self, window: i64) {
+        let best = self.ranks().min();
+        let counts = |rank: &i64| *rank <= window || Some(*rank) == best;
+        self.fts_rank = self.fts_rank.filter(counts);
+        // Of two equal ones beyond the window one counts.
+        let counts = |rank: &i64| counts(rank) && (*rank <= window || self.fts_rank.is_none());
+        self.semantic_rank = self.semantic_rank.filter(counts);
+    }
 }
 
 /// Scales values so that the least becomes 0 and the greatest 1; equal ones become 1.
@@ -101,6 +132,8 @@ pub(crate) fn scale(values: impl Iterator<Item = f64>) -> impl Fn(f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RRF: Fusion = Fusion::ReciprocalRank { k: 60.0, window: 15 };
 
     fn ranking(words: &[i64], meaning: &[i64]) -> Ranking {
         let words = words.iter().enumerate().map(|(place, id)| RankedByWords { id: *id, score: 10.0 / (1.0 + place as f64) });
@@ -116,10 +149,33 @@ mod tests {
 
     #[test]
     fn reciprocal_ranks_are_summed_exactly() {
-        let fused = fuse(&ranking(&[7, 8], &[8, 9]), Fusion::ReciprocalRank { k: 60.0 });
+        let fused = fuse(&ranking(&[7, 8], &[8, 9]), RRF);
         let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
         assert_eq!(scores, [(8, 1.0 / 62.0 + 1.0 / 61.0), (7, 1.0 / 61.0), (9, 1.0 / 62.0)]);
-        assert_eq!((fused[0].words.map(|w| w.0), fused[0].meaning.map(|m| m.0)), (Some(2), Some(1)));
+        assert_eq!((fused[0].fts_rank, fused[0].semantic_rank), (Some(2), Some(1)));
+    }
+
+    #[test]
+    fn only_places_within_the_window_are_summed_and_others_come_after_them() {
+        let rrf = Fusion::ReciprocalRank { k: 60.0, window: 2 };
+        // 3 is third by words and first by meaning, 4 is third by meaning and fourth by words, 5 the fifth of both.
+        let fused = fuse(&ranking(&[1, 2, 3, 4, 5], &[3, 6, 4, 7, 5]), rrf);
+        let found: Vec<_> = fused.iter().map(|entry| (entry.id, entry.fts_rank, entry.semantic_rank)).collect();
+        let expected = [
+            (3, None, Some(1)),
+            (1, Some(1), None),
+            (6, None, Some(2)),
+            (2, Some(2), None),
+            (4, None, Some(3)),
+            (7, None, Some(4)),
+            (5, Some(5), None),
+        ];
+        assert_eq!(found, expected);
+        for entry in &fused {
+            let sum: f64 = entry.ranks().map(|rank| 1.0 / (60.0 + rank as f64)).sum();
+            assert_eq!(entry.score, sum);
+        }
+        assert!(fused.iter().all(|entry| entry.id != 5 || entry.fts_score.is_some() && entry.meaning.is_some()), "scores are kept");
     }
 
     #[test]
@@ -138,7 +194,7 @@ mod tests {
             blends
         };
         assert_eq!(blends(Fusion::Convex), [(7, 0.65), (8, 0.35), (9, 0.0)]);
-        assert_eq!(blends(Fusion::ReciprocalRank { k: 60.0 }), blends(Fusion::Convex));
+        assert_eq!(blends(RRF), blends(Fusion::Convex));
         let all: Vec<i64> = (1..=500).collect();
         let deep = fuse(&ranking(&all, &all), Fusion::Convex);
         assert!(deep[..SHALLOW].iter().all(|entry| entry.blend >= 0.0) && deep[SHALLOW..].iter().all(|entry| entry.blend <= 0.0));
@@ -148,9 +204,9 @@ mod tests {
     fn deeper_places_follow_and_never_change_what_is_before_them() {
         let all: Vec<i64> = (1..=1000).collect();
         let reversed: Vec<i64> = (1..=1000).rev().collect();
-        let rrf = Fusion::ReciprocalRank { k: 60.0 };
-        let (deep, shallow) = (fuse(&ranking(&all, &reversed), rrf), fuse(&ranking(&all[..SHALLOW], &reversed[..SHALLOW]), rrf));
+        let (deep, shallow) = (fuse(&ranking(&all, &reversed), RRF), fuse(&ranking(&all[..SHALLOW], &reversed[..SHALLOW]), RRF));
         assert_eq!(deep[..shallow.len()], shallow);
+        assert!(deep.is_sorted_by(|a, b| a.score >= b.score), "and are worth less");
         let mut ids: Vec<i64> = deep.iter().map(|entry| entry.id).collect();
         ids.sort_unstable();
         assert_eq!(ids, all, "each entry once");

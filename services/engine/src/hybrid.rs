@@ -35,7 +35,8 @@ impl Engine {
         validate::query(&request.query, &mut violations);
         let wanted = parse_legs(request.search_modes.take(), &mut violations);
         let k = request.rrf_k.map_or(i64::from(self.config.hybrid_rrf_k), |k| validate::in_range(k, &(1..=1000), "rrf_k", &mut violations));
-        let fusion = parse_fusion(request.fusion_method.as_deref(), k, &mut violations);
+        let rrf = Fusion::ReciprocalRank { k: k as f64, window: i64::from(self.config.hybrid_rank_window) };
+        let fusion = parse_fusion(request.fusion_method.as_deref(), rrf, &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
         let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
@@ -50,8 +51,7 @@ impl Engine {
         let search_ms = milliseconds(started) - model_ms;
         let fused = fuse(&ranking, fusion);
         let mut plan = ranking.plan;
-        let candidates =
-            fused.iter().map(|entry| Candidate { id: entry.id, score: entry.blend, part: entry.meaning.map(|(_, found)| found) });
+        let candidates = fused.iter().map(|entry| Candidate { id: entry.id, score: entry.blend, part: entry.meaning });
         let question = Question { text: &request.query, encoded };
         let Reranking { order, warning } = self.rerank(caller, question, candidates.collect(), &mut plan).await;
         warnings.extend(warning);
@@ -147,10 +147,10 @@ impl Engine {
 fn scores(entry: &Fused, rerank_score: Option<f64>) -> HybridScores {
     HybridScores {
         rrf: entry.score,
-        fts_rank: entry.words.map(|(rank, _)| rank),
-        semantic_rank: entry.meaning.map(|(rank, _)| rank),
-        fts_score: entry.words.map(|(_, score)| score),
-        semantic_distance: entry.meaning.map(|(_, found)| found.distance),
+        fts_rank: entry.fts_rank,
+        semantic_rank: entry.semantic_rank,
+        fts_score: entry.fts_score,
+        semantic_distance: entry.meaning.map(|found| found.distance),
         rerank_score,
     }
 }
@@ -171,8 +171,7 @@ struct Wanted {
     semantic: bool,
 }
 
-fn parse_fusion(given: Option<&str>, k: i64, violations: &mut Violations) -> Fusion {
-    let rrf = Fusion::ReciprocalRank { k: k as f64 };
+fn parse_fusion(given: Option<&str>, rrf: Fusion, violations: &mut Violations) -> Fusion {
     match given {
         None | Some("rrf") => rrf,
         Some("convex") => Fusion::Convex,

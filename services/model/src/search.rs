@@ -216,12 +216,13 @@ pub struct SemanticScores {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HybridScores {
-    /// The fused score; higher is better. With `rrf` the sum of `1 / (k + rank)`, with `convex` 0 to 1.
+    /// The fused score; higher is better. With `rrf` the sum of `1 / (k + rank)` over the ranks that are not null, with
+    /// `convex` 0 to 1.
     pub rrf: f64,
-    /// The place among full-text results, from 1; null when not among them.
+    /// The place among full-text results, from 1; null when not among them, or when it does not count in `rrf`.
     #[schema(required)]
     pub fts_rank: Option<i64>,
-    /// The place among semantic results, from 1; null when not among them.
+    /// The place among semantic results, from 1; null when not among them, or when it does not count in `rrf`.
     #[schema(required)]
     pub semantic_rank: Option<i64>,
     /// BM25; higher is better.

@@ -1,7 +1,6 @@
 //! Where questions are asked: at the engine itself, or over a wire at a service of its own.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use context_engine::{Caller, Engine, EngineConfig, OnFailure, Switch};
@@ -68,14 +67,8 @@ pub struct Own {
     pub clock: Arc<SetClock>,
     /// The model, when there is one.
     pub embedder: Option<Arc<dyn Embedder>>,
-    /// `HYBRID_RRF_K`.
-    pub rrf_k: u32,
-    /// `RERANK_STORE_TOKENS`.
-    pub store_tokens: bool,
-    /// `RERANK_CONTEXT_WEIGHT`.
-    pub rerank_context_weight: f64,
-    /// `CONTEXT_GAP_MINUTES`.
-    pub context_gap: Duration,
+    /// The settings, apart from those in which the rows differ.
+    pub config: EngineConfig,
 }
 
 /// Somebody to ask.
@@ -97,15 +90,11 @@ impl Own {
     pub async fn engine(&self, setup: Setup) -> Result<Engine, Error> {
         let config = EngineConfig {
             reranking: setup.reranking,
-            hybrid_rrf_k: self.rrf_k,
             hybrid_context_weight: setup.context_weight,
             rerank_timeout_ms: RERANK_TIMEOUT_MS,
-            rerank_store_tokens: self.store_tokens,
-            rerank_context_weight: self.rerank_context_weight,
             // A set that was stored by half would be measured as if all were there.
             on_embedding_failure: OnFailure::Fail,
-            context_gap: self.context_gap,
-            ..EngineConfig::default()
+            ..self.config.clone()
         };
         let engine = Engine::new(Arc::clone(&self.store), config, self.clock.clone())?;
         if let Some(embedder) = &self.embedder {

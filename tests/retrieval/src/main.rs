@@ -70,6 +70,9 @@ struct Cli {
     #[arg(long, env = "HYBRID_RRF_K")]
     hybrid_rrf_k: Option<u32>,
     /// As the setting of the service
+    #[arg(long, env = "HYBRID_RANK_WINDOW")]
+    hybrid_rank_window: Option<u32>,
+    /// As the setting of the service
     #[arg(long, env = "HYBRID_CONTEXT_WEIGHT")]
     hybrid_context_weight: Option<f64>,
     /// As the setting of the service
@@ -101,8 +104,15 @@ async fn main() -> Result<(), Error> {
         }
     };
     let usual = EngineConfig::default();
-    let rrf_k = cli.hybrid_rrf_k.unwrap_or(usual.hybrid_rrf_k);
-    let weight = cli.hybrid_context_weight.unwrap_or(usual.hybrid_context_weight);
+    let config = EngineConfig {
+        hybrid_rrf_k: cli.hybrid_rrf_k.unwrap_or(usual.hybrid_rrf_k),
+        hybrid_rank_window: cli.hybrid_rank_window.unwrap_or(usual.hybrid_rank_window),
+        rerank_context_weight: cli.rerank_context_weight.unwrap_or(usual.rerank_context_weight),
+        rerank_store_tokens: cli.store_tokens,
+        context_gap: neighbourhood.gap,
+        ..usual
+    };
+    let weight = cli.hybrid_context_weight.unwrap_or(config.hybrid_context_weight);
     let setup = |reranking, context_weight| Setup { reranking, context_weight };
     let (plain, reranking, alone) = (setup(Switch::False, weight), setup(Switch::Auto, weight), setup(Switch::False, 0.0));
     let embedder: Option<Arc<dyn Embedder>> = match cli.model.clone() {
@@ -114,20 +124,12 @@ async fn main() -> Result<(), Error> {
             Some(Arc::new(loaded?))
         }
     };
-    let rerank_context_weight = cli.rerank_context_weight.unwrap_or(usual.rerank_context_weight);
-    let own = Own {
-        store,
-        clock: Arc::new(SetClock::default()),
-        embedder,
-        rrf_k,
-        store_tokens: cli.store_tokens,
-        rerank_context_weight,
-        context_gap: neighbourhood.gap,
-    };
+    let own = Own { store, clock: Arc::new(SetClock::default()), embedder, config: config.clone() };
     let started = Instant::now();
     let keys = fill(&own.engine(reranking).await?, &own.clock, &set).await?;
     println!("{} entries, {} questions; stored in {:.1} s", set.entries.len(), set.questions.len(), started.elapsed().as_secs_f64());
-    println!("HYBRID_RRF_K={rrf_k} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={rerank_context_weight}");
+    let EngineConfig { hybrid_rrf_k: k, hybrid_rank_window: window, rerank_context_weight: lent, .. } = config;
+    println!("HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={lent}");
     println!("{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
     let house = match cli.over.wire() {
         None => House::Own(own),
@@ -135,7 +137,7 @@ async fn main() -> Result<(), Error> {
             own.store.close().await;
             // Nobody else may have the database open.
             drop(own);
-            House::Served(wire, settings(&cli, &database, &neighbourhood, rrf_k, rerank_context_weight)?)
+            House::Served(wire, settings(&cli, &database, &neighbourhood, &config)?)
         }
     };
     let mut open: Option<(Setup, Door)> = None;
@@ -194,12 +196,12 @@ fn settings(
     cli: &Cli,
     database: &Path,
     neighbourhood: &Neighbourhood,
-    rrf_k: u32,
-    rerank_context_weight: f64,
+    config: &EngineConfig,
 ) -> Result<Vec<(&'static str, String)>, Error> {
     let mut settings = vec![
-        ("HYBRID_RRF_K", rrf_k.to_string()),
-        ("RERANK_CONTEXT_WEIGHT", rerank_context_weight.to_string()),
+        ("HYBRID_RRF_K", config.hybrid_rrf_k.to_string()),
+        ("HYBRID_RANK_WINDOW", config.hybrid_rank_window.to_string()),
+        ("RERANK_CONTEXT_WEIGHT", config.rerank_context_weight.to_string()),
         ("CONTEXT_NEIGHBOURS", neighbourhood.entries.to_string()),
         ("CONTEXT_GAP_MINUTES", (neighbourhood.gap.as_secs() / 60).to_string()),
         ("RERANK_STORE_TOKENS", cli.store_tokens.to_string()),

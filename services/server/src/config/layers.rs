@@ -32,6 +32,7 @@ impl Config {
             semantic: search.enable_semantic_search,
             hybrid: search.enable_hybrid_search,
             hybrid_rrf_k: small(search.hybrid_rrf_k),
+            hybrid_rank_window: small(search.hybrid_rank_window),
             hybrid_context_weight: search.hybrid_context_weight,
             reranking: search.enable_reranking,
             rerank_timeout_ms: small(search.rerank_timeout_ms),
