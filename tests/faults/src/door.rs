@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_engine::{Caller, Engine, EngineConfig, SystemClock, WriteContext};
 use context_model::{
-    BatchReply, DeleteContextReply, DeleteContextRequest, Entry, GetContextByIdsReply, GetContextByIdsRequest, ListThreadsReply,
+    BatchReply, DeleteContextReply, DeleteContextRequest, Entry, Error, GetContextByIdsReply, GetContextByIdsRequest, ListThreadsReply,
     ListThreadsRequest, Result, SearchContextReply, SearchContextRequest, Statistics, StoreContextBatchRequest, StoreContextReply,
     StoreContextRequest, UpdateContextBatchRequest, UpdateContextReply, UpdateContextRequest,
 };
@@ -92,8 +92,16 @@ impl Grpc {
 
 macro_rules! call {
     ($self:ident, $method:ident, $request:expr) => {
-        $self.0.clone().$method($request).await.map(tonic::Response::into_inner).map_err(|status| error_from_status(&status))
+        $self.0.clone().$method($request).await.map(tonic::Response::into_inner).map_err(|status| error_of(&status))
     };
+}
+
+/// The error behind a status, with what caused it when it comes from the connection.
+fn error_of(status: &tonic::Status) -> Error {
+    let mut error = error_from_status(status);
+    let causes = std::iter::successors(std::error::Error::source(status), |cause| cause.source());
+    causes.for_each(|cause| error.message.push_str(&format!(": {cause}")));
+    error
 }
 
 #[async_trait]
