@@ -1,6 +1,7 @@
 //! Models behind an HTTP API.
 
 mod answer;
+mod breaker;
 mod client;
 mod dialect;
 mod embedder;

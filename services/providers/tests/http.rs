@@ -210,6 +210,26 @@ async fn a_long_pause_is_handed_to_the_caller() {
 }
 
 #[tokio::test]
+async fn a_provider_that_is_away_is_left_alone_until_it_may_be_back() {
+    let away = |request: &Seen, number| match number {
+        1..=9 => Reply::Status(503, &[], json!({"error": "starting"})),
+        _ => Reply::Json(recorded(Dialect::Ollama, &request.body)),
+    };
+    let (server, embedder) = faulty(away).await;
+    for _ in 0..3 {
+        embedder.embed(texts(1), Role::Query).await.unwrap_err();
+    }
+    assert_eq!(server.count(), 10, "one to connect, and three attempts of each call");
+    for _ in 0..100 {
+        let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
+        assert!(error.may_pass() && error.to_string().contains("starting; it is asked again in 2 s"), "{error}");
+    }
+    assert_eq!(server.count(), 10);
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    assert_eq!(embedder.embed(texts(1), Role::Query).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
     for (status, body) in [
         (400, json!({"error": "bad input"})),

@@ -13,6 +13,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::breaker::Breaker;
 use super::retry;
 use crate::ProviderError;
 
@@ -65,6 +66,7 @@ pub(super) struct Client {
     header: Option<(HeaderName, HeaderValue)>,
     patience: Duration,
     places: Semaphore,
+    breaker: Breaker,
 }
 
 /// What came of one attempt.
@@ -99,7 +101,15 @@ impl Client {
         let connector = connector()?;
         // Redirects are not followed: a key must not reach another host.
         let http = HyperClient::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { http, url, key, header: None, patience: access.patience, places: Semaphore::new(CONCURRENT) })
+        Ok(Self {
+            http,
+            url,
+            key,
+            header: None,
+            patience: access.patience,
+            places: Semaphore::new(CONCURRENT),
+            breaker: Breaker::default(),
+        })
     }
 
     /// Sends this header with every request.
@@ -108,14 +118,24 @@ impl Client {
         self
     }
 
-    /// Sends JSON and gives the JSON of the answer, after some attempts where that helps.
+    /// Sends JSON and gives the JSON of the answer, after some attempts where that helps. Fails at once while the provider is
+    /// away.
     pub async fn post(&self, path: &str, body: &Value, max_answer: usize) -> Result<Value, ProviderError> {
         let _place = self.places.acquire().await.map_err(|_| ProviderError::unavailable("it is not used any more"))?;
         let uri: Uri = format!("{}{path}", self.url).parse().map_err(|_| ProviderError::Refused("its address is malformed".to_owned()))?;
-        let body = Bytes::from(body.to_string());
+        let call = self.breaker.enter()?;
+        let answer = self.attempts(&uri, Bytes::from(body.to_string()), max_answer).await;
+        match &answer {
+            Err(ProviderError::Unavailable { what, retry_after }) => call.failed(what, *retry_after),
+            _ => call.answered(),
+        }
+        answer
+    }
+
+    async fn attempts(&self, uri: &Uri, body: Bytes, max_answer: usize) -> Result<Value, ProviderError> {
         let mut failed = 0;
         loop {
-            let attempt = tokio::time::timeout(self.patience, self.attempt(&uri, &body, max_answer));
+            let attempt = tokio::time::timeout(self.patience, self.attempt(uri, &body, max_answer));
             let attempt =
                 attempt.await.unwrap_or_else(|_| Attempt::Again(format!("no answer within {} s", self.patience.as_secs_f64()), None));
             let (what, asked) = match attempt {

@@ -1,0 +1,197 @@
+//! Not asking a provider that does not answer. While it is away every call would wait as long as a call may, and add to
+//! the load that keeps it down: after some failures in a row calls fail at once, and now and then one of them tries.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::ProviderError;
+
+/// Calls that fail in a row before no more are made.
+const FAILURES: u32 = 3;
+/// How long no call is made then, doubled each time that a trial fails, and the most.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A pause that the provider asks for is kept up to this.
+const LONGEST_ASKED: Duration = Duration::from_secs(600);
+/// Whoever gives a call up after this long has waited in vain.
+const PATIENT: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Breaker(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Calls that failed since one did not.
+    failed: u32,
+    /// How the last one failed.
+    what: String,
+    /// Calls fail until then; after that one may try.
+    until: Option<Instant>,
+    /// How long that lasts.
+    pause: Duration,
+    /// Whether one tries.
+    is_tried: bool,
+}
+
+/// A call. When it is dropped before it ended, somebody gave it up.
+#[derive(Debug)]
+pub(super) struct Call<'b> {
+    breaker: &'b Breaker,
+    since: Instant,
+    is_trial: bool,
+    has_ended: bool,
+}
+
+impl Breaker {
+    /// Begins a call.
+    ///
+    /// # Errors
+    /// `Unavailable` while none is to be made.
+    pub fn enter(&self) -> Result<Call<'_>, ProviderError> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        let left = match state.until {
+            None => Duration::ZERO,
+            Some(until) if until > now => until - now,
+            // The trial tells soon.
+            Some(_) if state.is_tried => FIRST_PAUSE,
+            Some(_) => Duration::ZERO,
+        };
+        if !left.is_zero() {
+            let (what, seconds) = (&state.what, left.as_secs_f64().ceil());
+            return Err(ProviderError::Unavailable { what: format!("{what}; it is asked again in {seconds} s"), retry_after: Some(left) });
+        }
+        state.is_tried = state.until.is_some();
+        Ok(Call { breaker: self, since: now, is_trial: state.is_tried, has_ended: false })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Call<'_> {
+    /// The provider answered, whatever it said.
+    pub fn answered(mut self) {
+        self.has_ended = true;
+        let before = std::mem::take(&mut *self.breaker.lock());
+        if before.until.is_some() {
+            tracing::info!("The provider answers again");
+        }
+    }
+
+    /// It did not, and asked to be left alone for so long.
+    pub fn failed(mut self, what: &str, asked: Option<Duration>) {
+        self.end(what, asked);
+    }
+
+    fn end(&mut self, what: &str, asked: Option<Duration>) {
+        self.has_ended = true;
+        let mut state = self.breaker.lock();
+        if self.is_trial {
+            state.is_tried = false;
+        } else if state.until.is_some() {
+            // Others failed meanwhile, and what is to be done was done.
+            return;
+        }
+        state.failed = state.failed.saturating_add(1);
+        what.clone_into(&mut state.what);
+        if !self.is_trial && state.failed < FAILURES && asked.is_none() {
+            return;
+        }
+        let doubled = if self.is_trial { (state.pause * 2).min(LONGEST_PAUSE) } else { Duration::ZERO };
+        let pause = if state.failed < FAILURES { Duration::ZERO } else { doubled.max(FIRST_PAUSE) };
+        state.pause = pause;
+        let pause = pause.max(asked.unwrap_or_default().min(LONGEST_ASKED));
+        if !self.is_trial {
+            tracing::warn!(what, failed = state.failed, seconds = pause.as_secs_f64(), "The provider is not asked for a while");
+        }
+        state.until = Some(Instant::now() + pause);
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        let waited = self.since.elapsed();
+        if waited >= PATIENT {
+            self.end(&format!("no answer within {:.1} s", waited.as_secs_f64()), None);
+        } else if self.is_trial {
+            self.breaker.lock().is_tried = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fail(breaker: &Breaker) -> bool {
+        breaker.enter().map(|call| call.failed("broken", None)).is_ok()
+    }
+
+    async fn pass(seconds: u64) {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_failures_in_a_row_one_call_tries_ever_more_seldom() {
+        let breaker = Breaker::default();
+        assert_eq!([fail(&breaker), fail(&breaker)], [true, true]);
+        breaker.enter().unwrap().answered();
+        assert_eq!([fail(&breaker), fail(&breaker), fail(&breaker), fail(&breaker)], [true, true, true, false], "in a row");
+        let error = breaker.enter().unwrap_err();
+        let expected =
+            ProviderError::Unavailable { what: "broken; it is asked again in 2 s".to_owned(), retry_after: Some(Duration::from_secs(2)) };
+        assert_eq!(error, expected);
+        for pause in [2, 4, 8, 16, 32, 60, 60] {
+            pass(pause - 1).await;
+            assert!(!fail(&breaker), "{pause}");
+            pass(1).await;
+            let trial = breaker.enter().unwrap();
+            assert!(breaker.enter().is_err(), "one at a time");
+            trial.failed("broken", None);
+        }
+        pass(60).await;
+        breaker.enter().unwrap().answered();
+        assert_eq!([fail(&breaker), fail(&breaker), fail(&breaker), fail(&breaker)], [true, true, true, false]);
+        pass(2).await;
+        assert!(breaker.enter().is_ok(), "the pause is the first one again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_the_provider_asks_for_is_kept_at_once() {
+        let breaker = Breaker::default();
+        breaker.enter().unwrap().failed("busy", Some(Duration::from_secs(30)));
+        pass(29).await;
+        assert!(breaker.enter().is_err());
+        pass(1).await;
+        breaker.enter().unwrap().failed("busy", None);
+        assert!(breaker.enter().is_ok(), "the second failure is not three");
+        breaker.enter().unwrap().answered();
+        breaker.enter().unwrap().failed("busy", Some(Duration::from_secs(86_400)));
+        pass(600).await;
+        assert!(breaker.enter().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_soon_says_nothing_about_the_provider_and_who_waited_does() {
+        let breaker = Breaker::default();
+        for _ in 0..10 {
+            drop(breaker.enter().unwrap());
+        }
+        for _ in 0..3 {
+            let call = breaker.enter().unwrap();
+            pass(2).await;
+            drop(call);
+        }
+        assert!(breaker.enter().unwrap_err().to_string().contains("no answer within 2.0 s"));
+        pass(2).await;
+        drop(breaker.enter().unwrap());
+        assert!(breaker.enter().is_ok(), "a trial that is given up leaves it to another");
+    }
+}
