@@ -53,17 +53,19 @@ impl Engine {
     }
 
     async fn embed_waiting(&self) {
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut at_once) = (FIRST_PAUSE, ENTRIES);
         loop {
-            let rest = match self.pass().await {
+            let rest = match self.pass(at_once).await {
                 Pass::Done => {
-                    pause = FIRST_PAUSE;
+                    (pause, at_once) = (FIRST_PAUSE, ENTRIES);
                     INTERVAL
                 }
                 Pass::Off => INTERVAL,
                 Pass::Failed(retry_after) => {
                     let rest = retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
                     pause = (pause * 2).min(LONGEST_PAUSE);
+                    // Perhaps so many take too long, or the provider fails at one of them.
+                    at_once = (at_once / 2).max(1);
                     // Stores that fail meanwhile must not shorten it.
                     tokio::time::sleep(rest).await;
                     continue;
@@ -76,11 +78,11 @@ impl Engine {
         }
     }
 
-    async fn pass(&self) -> Pass {
+    async fn pass(&self, at_once: u32) -> Pass {
         let Ok((ready, vectors)) = self.meaning() else { return Pass::Off };
-        let (mut after, mut embedded) = (None, 0);
+        let (mut after, mut embedded, mut passed_over) = (None, 0, None);
         loop {
-            let page = match vectors.unembedded(&ready.model, after.as_ref(), ENTRIES).await {
+            let page = match vectors.unembedded(&ready.model, after.as_ref(), at_once).await {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::debug!(error = %error, "Entries without vectors cannot be read now");
@@ -89,6 +91,11 @@ impl Engine {
             };
             match slice(&ready, vectors, page.entries).await {
                 Ok(done) => embedded += done.taken,
+                // Those behind it need not wait for one that the provider fails at.
+                Err(failure) if at_once == 1 && passed_over.is_none() => {
+                    tracing::debug!(error = %failure.error, "An entry keeps waiting for its vectors");
+                    passed_over = Some(failure.retry_after);
+                }
                 Err(failure) => {
                     tracing::debug!(error = %failure.error, "Entries keep waiting for their vectors");
                     return Pass::Failed(failure.retry_after);
@@ -102,7 +109,7 @@ impl Engine {
         if embedded > 0 {
             tracing::info!(entries = embedded, "Embedded entries that waited for it");
         }
-        Pass::Done
+        passed_over.map_or(Pass::Done, Pass::Failed)
     }
 }
 

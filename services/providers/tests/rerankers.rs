@@ -3,6 +3,8 @@
 
 mod server;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use context_providers::http::{Access, HttpReranker, RerankDialect, Secret};
@@ -91,6 +93,25 @@ async fn overload_is_tried_again_after_the_pause_the_server_asks_for() {
     assert_eq!(reranker(&server.url, RerankDialect::Jina).rerank("q", texts(2)).await.unwrap().len(), 2);
     assert!(started.elapsed() >= Duration::from_secs(1));
     assert_eq!(server.count(), 3);
+}
+
+#[tokio::test]
+async fn several_requests_of_a_call_fail_and_come_back_as_one() {
+    let is_back = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&is_back);
+    let server = Server::start(move |request, _| match asked.load(Ordering::SeqCst) {
+        false => Reply::Status(503, &[], json!({"error": "starting", "error_type": "unhealthy"})),
+        true => Reply::Json(recorded(RerankDialect::Tei, &request.body)),
+    })
+    .await;
+    let reranker = reranker(&server.url, RerankDialect::Tei);
+    for call in 0..4 {
+        let error = reranker.rerank("q", texts(70)).await.unwrap_err();
+        assert_eq!(error.to_string().contains("it is asked again"), call == 3, "{error}");
+    }
+    is_back.store(true, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    assert_eq!(reranker.rerank("q", texts(70)).await.unwrap().len(), 70);
 }
 
 #[tokio::test]

@@ -15,11 +15,13 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A pause that the provider asks for is kept up to this.
 const LONGEST_ASKED: Duration = Duration::from_secs(600);
-/// Whoever gives a call up after this long has waited in vain.
-const PATIENT: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Default)]
-pub(super) struct Breaker(Mutex<State>);
+#[derive(Debug)]
+pub(super) struct Breaker {
+    /// Whoever gives a call up after this long has waited in vain.
+    patient: Duration,
+    state: Mutex<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -31,8 +33,8 @@ struct State {
     until: Option<Instant>,
     /// How long that lasts.
     pause: Duration,
-    /// Whether one tries.
-    is_tried: bool,
+    /// Since when one tries.
+    tried: Option<Instant>,
 }
 
 /// A call. When it is dropped before it ended, somebody gave it up.
@@ -45,6 +47,11 @@ pub(super) struct Call<'b> {
 }
 
 impl Breaker {
+    /// For calls of which an attempt may take so long. Callers that go away sooner than half of it were impatient.
+    pub fn new(patience: Duration) -> Self {
+        Self { patient: patience / 2, state: Mutex::default() }
+    }
+
     /// Begins a call.
     ///
     /// # Errors
@@ -55,20 +62,19 @@ impl Breaker {
         let left = match state.until {
             None => Duration::ZERO,
             Some(until) if until > now => until - now,
-            // The trial tells soon.
-            Some(_) if state.is_tried => FIRST_PAUSE,
-            Some(_) => Duration::ZERO,
+            // The trial tells soon. One with much to do does not keep the others waiting.
+            Some(_) => state.tried.map_or(Duration::ZERO, |tried| (tried + FIRST_PAUSE).saturating_duration_since(now)),
         };
         if !left.is_zero() {
             let (what, seconds) = (&state.what, left.as_secs_f64().ceil());
             return Err(ProviderError::Unavailable { what: format!("{what}; it is asked again in {seconds} s"), retry_after: Some(left) });
         }
-        state.is_tried = state.until.is_some();
-        Ok(Call { breaker: self, since: now, is_trial: state.is_tried, has_ended: false })
+        state.tried = state.until.map(|_| now);
+        Ok(Call { breaker: self, since: now, is_trial: state.tried.is_some(), has_ended: false })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,28 +90,32 @@ impl Call<'_> {
 
     /// It did not, and asked to be left alone for so long.
     pub fn failed(mut self, what: &str, asked: Option<Duration>) {
-        self.end(what, asked);
+        self.end(what, asked, 2);
     }
 
-    fn end(&mut self, what: &str, asked: Option<Duration>) {
+    /// `growth`: how many times longer the pause becomes when a trial ends so.
+    fn end(&mut self, what: &str, asked: Option<Duration>, growth: u32) {
         self.has_ended = true;
         let mut state = self.breaker.lock();
-        if self.is_trial {
-            state.is_tried = false;
+        let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
+        // Somebody who began before may have heard an answer meanwhile.
+        let is_trial = self.is_trial && state.until.is_some();
+        if is_trial {
+            state.tried = None;
         } else if state.until.is_some() {
             // Others failed meanwhile, and what is to be done was done.
+            state.until = state.until.max(Some(Instant::now() + asked));
             return;
         }
         state.failed = state.failed.saturating_add(1);
         what.clone_into(&mut state.what);
-        if !self.is_trial && state.failed < FAILURES && asked.is_none() {
+        if !is_trial && state.failed < FAILURES && asked.is_zero() {
             return;
         }
-        let doubled = if self.is_trial { (state.pause * 2).min(LONGEST_PAUSE) } else { Duration::ZERO };
-        let pause = if state.failed < FAILURES { Duration::ZERO } else { doubled.max(FIRST_PAUSE) };
-        state.pause = pause;
-        let pause = pause.max(asked.unwrap_or_default().min(LONGEST_ASKED));
-        if !self.is_trial {
+        let longer = if is_trial { (state.pause * growth).min(LONGEST_PAUSE) } else { Duration::ZERO };
+        state.pause = if state.failed < FAILURES { Duration::ZERO } else { longer.max(FIRST_PAUSE) };
+        let pause = state.pause.max(asked);
+        if !is_trial {
             tracing::warn!(what, failed = state.failed, seconds = pause.as_secs_f64(), "The provider is not asked for a while");
         }
         state.until = Some(Instant::now() + pause);
@@ -118,10 +128,10 @@ impl Drop for Call<'_> {
             return;
         }
         let waited = self.since.elapsed();
-        if waited >= PATIENT {
-            self.end(&format!("no answer within {:.1} s", waited.as_secs_f64()), None);
+        if waited >= self.breaker.patient {
+            self.end(&format!("no answer within {:.1} s", waited.as_secs_f64()), None, 1);
         } else if self.is_trial {
-            self.breaker.lock().is_tried = false;
+            self.breaker.lock().tried = None;
         }
     }
 }
@@ -140,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_failures_in_a_row_one_call_tries_ever_more_seldom() {
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(Duration::from_secs(2));
         assert_eq!([fail(&breaker), fail(&breaker)], [true, true]);
         breaker.enter().unwrap().answered();
         assert_eq!([fail(&breaker), fail(&breaker), fail(&breaker), fail(&breaker)], [true, true, true, false], "in a row");
@@ -165,7 +175,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_the_provider_asks_for_is_kept_at_once() {
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(Duration::from_secs(2));
         breaker.enter().unwrap().failed("busy", Some(Duration::from_secs(30)));
         pass(29).await;
         assert!(breaker.enter().is_err());
@@ -180,7 +190,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_soon_says_nothing_about_the_provider_and_who_waited_does() {
-        let breaker = Breaker::default();
+        let breaker = Breaker::new(Duration::from_secs(2));
         for _ in 0..10 {
             drop(breaker.enter().unwrap());
         }
@@ -192,6 +202,11 @@ mod tests {
         assert!(breaker.enter().unwrap_err().to_string().contains("no answer within 2.0 s"));
         pass(2).await;
         drop(breaker.enter().unwrap());
-        assert!(breaker.enter().is_ok(), "a trial that is given up leaves it to another");
+        let slow = breaker.enter().expect("a trial that is given up leaves it to another");
+        assert!(breaker.enter().is_err());
+        pass(2).await;
+        breaker.enter().expect("one that takes long does too").answered();
+        slow.failed("broken", None);
+        assert!(breaker.enter().is_ok(), "it is known to be back");
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::HttpsConnector;
@@ -11,7 +12,7 @@ use hyper_util::client::legacy::Client as HyperClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::breaker::Breaker;
 use super::retry;
@@ -72,9 +73,30 @@ pub(super) struct Client {
 /// What came of one attempt.
 enum Attempt {
     Done(Bytes),
-    /// Another one may do better, after the pause that the server asked for.
-    Again(String, Option<Duration>),
+    /// Another one may do better.
+    Again(Trouble),
     Over(ProviderError),
+}
+
+/// Why there was no answer that can be used.
+struct Trouble {
+    what: String,
+    /// The pause that the server asked for.
+    asked: Option<Duration>,
+    /// Whether that is about the server and not about what it was asked: some fail with status 500 for certain texts.
+    is_away: bool,
+}
+
+impl Trouble {
+    fn away(what: impl Into<String>) -> Self {
+        Self { what: what.into(), asked: None, is_away: true }
+    }
+}
+
+/// Why a request failed, and whether any other one would.
+struct Failed {
+    error: ProviderError,
+    is_away: bool,
 }
 
 impl Client {
@@ -108,7 +130,7 @@ impl Client {
             header: None,
             patience: access.patience,
             places: Semaphore::new(CONCURRENT),
-            breaker: Breaker::default(),
+            breaker: Breaker::new(access.patience),
         })
     }
 
@@ -121,33 +143,57 @@ impl Client {
     /// Sends JSON and gives the JSON of the answer, after some attempts where that helps. Fails at once while the provider is
     /// away.
     pub async fn post(&self, path: &str, body: &Value, max_answer: usize) -> Result<Value, ProviderError> {
-        let _place = self.places.acquire().await.map_err(|_| ProviderError::unavailable("it is not used any more"))?;
-        let uri: Uri = format!("{}{path}", self.url).parse().map_err(|_| ProviderError::Refused("its address is malformed".to_owned()))?;
-        let call = self.breaker.enter()?;
-        let answer = self.attempts(&uri, Bytes::from(body.to_string()), max_answer).await;
-        match &answer {
-            Err(ProviderError::Unavailable { what, retry_after }) => call.failed(what, *retry_after),
-            _ => call.answered(),
-        }
-        answer
+        let answers = self.post_all(path, std::slice::from_ref(body), max_answer).await?;
+        answers.into_iter().next().ok_or_else(|| ProviderError::Malformed("there is none".to_owned()))
     }
 
-    async fn attempts(&self, uri: &Uri, body: Bytes, max_answer: usize) -> Result<Value, ProviderError> {
+    /// As [`Client::post`], with several requests of one call, together.
+    pub async fn post_all(&self, path: &str, bodies: &[Value], max_answer: usize) -> Result<Vec<Value>, ProviderError> {
+        let uri: Uri = format!("{}{path}", self.url).parse().map_err(|_| ProviderError::Refused("its address is malformed".to_owned()))?;
+        // Only then: what is known of the provider may change while the call waits for its first place.
+        let mut first = Some(self.place().await?);
+        let call = self.breaker.enter()?;
+        let requests = bodies.iter().map(|body| self.request(first.take(), &uri, body, max_answer));
+        match try_join_all(requests).await {
+            Ok(answers) => {
+                call.answered();
+                Ok(answers)
+            }
+            Err(Failed { error, is_away }) => {
+                match &error {
+                    ProviderError::Unavailable { what, retry_after } if is_away => call.failed(what, *retry_after),
+                    _ => call.answered(),
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn place(&self) -> Result<SemaphorePermit<'_>, ProviderError> {
+        self.places.acquire().await.map_err(|_| ProviderError::unavailable("it is not used any more"))
+    }
+
+    async fn request(&self, place: Option<SemaphorePermit<'_>>, uri: &Uri, body: &Value, max_answer: usize) -> Result<Value, Failed> {
+        let over = |error| Failed { error, is_away: false };
+        let _place = match place {
+            Some(place) => place,
+            None => self.place().await.map_err(over)?,
+        };
+        let body = Bytes::from(body.to_string());
         let mut failed = 0;
         loop {
             let attempt = tokio::time::timeout(self.patience, self.attempt(uri, &body, max_answer));
-            let attempt =
-                attempt.await.unwrap_or_else(|_| Attempt::Again(format!("no answer within {} s", self.patience.as_secs_f64()), None));
-            let (what, asked) = match attempt {
+            let late = |_| Attempt::Again(Trouble::away(format!("no answer within {} s", self.patience.as_secs_f64())));
+            let Trouble { what, asked, is_away } = match attempt.await.unwrap_or_else(late) {
                 Attempt::Done(answer) => {
-                    return serde_json::from_slice(&answer).map_err(|_| ProviderError::Malformed("it is not JSON".to_owned()));
+                    return serde_json::from_slice(&answer).map_err(|_| over(ProviderError::Malformed("it is not JSON".to_owned())));
                 }
-                Attempt::Over(error) => return Err(error),
-                Attempt::Again(what, asked) => (what, asked),
+                Attempt::Over(error) => return Err(over(error)),
+                Attempt::Again(trouble) => trouble,
             };
             failed += 1;
             if failed >= retry::ATTEMPTS || asked.is_some_and(|asked| asked > retry::LONGEST_PAUSE) {
-                return Err(ProviderError::Unavailable { what, retry_after: asked });
+                return Err(Failed { error: ProviderError::Unavailable { what, retry_after: asked }, is_away });
             }
             tokio::time::sleep(asked.unwrap_or_else(|| retry::pause(failed))).await;
         }
@@ -163,8 +209,8 @@ impl Client {
         }
         let response = match self.http.request(request).await {
             Ok(response) => response,
-            Err(error) if error.is_connect() => return Attempt::Again("it cannot be connected to".to_owned(), None),
-            Err(_) => return Attempt::Again("the connection broke".to_owned(), None),
+            Err(error) if error.is_connect() => return Attempt::Again(Trouble::away("it cannot be connected to")),
+            Err(_) => return Attempt::Again(Trouble::away("the connection broke")),
         };
         let (parts, body) = response.into_parts();
         let body = match Limited::new(body, max_answer).collect().await {
@@ -172,7 +218,7 @@ impl Client {
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
                 return Attempt::Over(ProviderError::Malformed(format!("it is longer than {max_answer} bytes")));
             }
-            Err(_) => return Attempt::Again("the answer broke off".to_owned(), None),
+            Err(_) => return Attempt::Again(Trouble::away("the answer broke off")),
         };
         let status = parts.status;
         if status.is_success() {
@@ -182,7 +228,8 @@ impl Client {
         // Used up for good, whatever the status says.
         let is_final = what.contains("insufficient_quota");
         if retry::may_pass(status) && !is_final {
-            Attempt::Again(what, retry::retry_after(&parts.headers))
+            let is_away = status != StatusCode::INTERNAL_SERVER_ERROR;
+            Attempt::Again(Trouble { what, asked: retry::retry_after(&parts.headers), is_away })
         } else {
             Attempt::Over(ProviderError::Refused(what))
         }

@@ -1,5 +1,4 @@
 use async_trait::async_trait;
-use futures::future::try_join_all;
 use serde_json::{Value, json};
 
 use super::answer;
@@ -119,12 +118,6 @@ impl HttpReranker {
     pub fn new(access: &Access, dialect: RerankDialect, model: impl Into<String>) -> Result<Self, String> {
         Ok(Self { client: Client::new(access, KeyHeader::Bearer)?, dialect, model: model.into() })
     }
-
-    async fn request(&self, query: &str, texts: &[String]) -> Result<Vec<f64>, ProviderError> {
-        let request = self.dialect.request(&self.model, query, texts);
-        let answer = self.client.post(self.dialect.path(), &request, MAX_ANSWER).await?;
-        self.dialect.scores(answer, texts.len())
-    }
 }
 
 #[async_trait]
@@ -139,8 +132,14 @@ impl Reranker for HttpReranker {
 
     async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError> {
         // Somebody waits for the search, so that the requests of one are made together.
-        let batches = texts.chunks(self.dialect.max_texts()).map(|texts| self.request(query, texts));
-        Ok(scaled(try_join_all(batches).await?.concat()))
+        if texts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batches = texts.chunks(self.dialect.max_texts());
+        let requests: Vec<Value> = batches.clone().map(|texts| self.dialect.request(&self.model, query, texts)).collect();
+        let answers = self.client.post_all(self.dialect.path(), &requests, MAX_ANSWER).await?;
+        let scores = answers.into_iter().zip(batches).map(|(answer, texts)| self.dialect.scores(answer, texts.len()));
+        Ok(scaled(scores.collect::<Result<Vec<_>, _>>()?.concat()))
     }
 }
 
