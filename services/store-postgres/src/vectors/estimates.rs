@@ -3,6 +3,8 @@
 //! answer costs time at worst: it only chooses the way of a search.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, Hasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,34 +16,55 @@ const KEPT: usize = 64;
 /// How long an estimate holds. Entries stored meanwhile are not in it.
 const HOLDS: Duration = Duration::from_secs(30);
 
-/// The last estimates.
+/// The last estimates. Of a filter, which may be as large as a request, only a hash is kept: a collision costs time at worst too.
 #[derive(Debug, Default)]
-pub(crate) struct Estimates(Mutex<VecDeque<Estimate>>);
+pub(crate) struct Estimates {
+    hashed_by: RandomState,
+    last: Mutex<VecDeque<Estimate>>,
+}
+
+/// The hash of an owner and a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key(u64);
 
 #[derive(Debug)]
 struct Estimate {
-    owner: OwnerId,
-    filter: Filter,
+    key: Key,
     entries: f64,
     at: Instant,
 }
 
+struct Hashed<H>(H);
+
+impl<H: Hasher> std::fmt::Write for Hashed<H> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
 impl Estimates {
-    /// The entries of the owner that were expected to satisfy the filter, if that was asked for lately.
-    pub fn of(&self, owner: &OwnerId, filter: &Filter) -> Option<f64> {
-        let estimates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = estimates.iter().rev().find(|known| known.at.elapsed() < HOLDS && known.owner == *owner && known.filter == *filter);
-        found.map(|known| known.entries)
+    /// What stands for this filter.
+    pub fn key(&self, owner: &OwnerId, filter: &Filter) -> Key {
+        let mut hashed = Hashed(self.hashed_by.build_hasher());
+        // Everything that a filter holds is in its debug form.
+        let _ = write!(hashed, "{:?} {filter:?}", owner.as_str());
+        Key(hashed.0.finish())
+    }
+
+    /// The entries that were expected to satisfy the filter, if that was asked for lately.
+    pub fn of(&self, key: Key) -> Option<f64> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.iter().rev().find(|known| known.key == key && known.at.elapsed() < HOLDS).map(|known| known.entries)
     }
 
     /// Keeps an estimate, for the oldest one.
-    pub fn keep(&self, owner: &OwnerId, filter: &Filter, entries: f64) {
-        let mut estimates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        estimates.retain(|known| known.at.elapsed() < HOLDS);
-        if estimates.len() == KEPT {
-            estimates.pop_front();
+    pub fn keep(&self, key: Key, entries: f64) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.len() == KEPT {
+            last.pop_front();
         }
-        estimates.push_back(Estimate { owner: owner.clone(), filter: filter.clone(), entries, at: Instant::now() });
+        last.push_back(Estimate { key, entries, at: Instant::now() });
     }
 }
 
@@ -55,10 +78,11 @@ mod tests {
     fn the_last_are_kept_for_their_owner_and_filter() {
         let filter = |thread: usize| Filter { thread_id: Some(ThreadId::from_stored(thread.to_string())), ..Filter::default() };
         let (estimates, owner) = (Estimates::default(), OwnerId::new("a"));
+        let of = |owner: &str, thread| estimates.of(estimates.key(&OwnerId::new(owner), &filter(thread)));
         for thread in 0..=KEPT {
-            estimates.keep(&owner, &filter(thread), thread as f64);
+            estimates.keep(estimates.key(&owner, &filter(thread)), thread as f64);
         }
-        assert_eq!((estimates.of(&owner, &filter(KEPT)), estimates.of(&owner, &filter(1))), (Some(KEPT as f64), Some(1.0)));
-        assert_eq!((estimates.of(&owner, &filter(0)), estimates.of(&OwnerId::new("b"), &filter(1))), (None, None));
+        assert_eq!((of("a", KEPT), of("a", 1)), (Some(KEPT as f64), Some(1.0)));
+        assert_eq!((of("a", 0), of("b", 1)), (None, None));
     }
 }

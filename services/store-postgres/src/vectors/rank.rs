@@ -44,8 +44,8 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Ranked {
     pub ranking: Ranking,
-    /// The set whose index found it, if one did.
-    pub by_index_of: Option<SetState>,
+    /// The set whose index found it, if its sight decided how.
+    pub by_sight_of: Option<SetState>,
 }
 
 impl Reading for Rank {
@@ -57,7 +57,7 @@ impl Reading for Rank {
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         begin(conn, self.inner.statement_timeout).await?;
-        let Ranked { mut ranking, mut by_index_of } = Ranked::default();
+        let Ranked { mut ranking, mut by_sight_of } = Ranked::default();
         let by_meaning = match &self.search.semantic {
             None => {
                 ranking.revision = revision(conn, owner).await?.unwrap_or(0);
@@ -92,10 +92,10 @@ impl Reading for Rank {
             let found = search.run(conn).await?;
             ranking.semantic = found.hits;
             ranking.plan.splice(0..0, found.notes);
-            by_index_of = found.by_index.then_some(set);
+            by_sight_of = found.by_sight.then_some(set);
         }
         commit(conn).await?;
-        Ok(Some((ranking.revision, Some(Ranked { ranking, by_index_of }))))
+        Ok(Some((ranking.revision, Some(Ranked { ranking, by_sight_of }))))
     }
 }
 
@@ -139,14 +139,17 @@ impl Rank {
         ];
         let state = Fragment::prepared(select, binds);
         let estimates = &self.inner.vectors.estimates;
-        let known = estimates.of(owner, &self.filter);
-        let (rows, expected): (Vec<State>, _) = if self.filter.count() == 0 || known.is_some() {
+        let key = (self.filter.count() > 0).then(|| estimates.key(owner, &self.filter));
+        let known = key.and_then(|key| estimates.of(key));
+        let (rows, expected): (Vec<State>, _) = if key.is_none() || known.is_some() {
             (sql::query(conn, state).await?, known)
         } else {
             let mut matching = Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
             matching.append(filter::compile(&self.filter, owner.as_str(), &self.inner.indexed));
             let (rows, expected) = sql::query_and_expected_rows(conn, state, matching).await?;
-            estimates.keep(owner, &self.filter, expected);
+            if let Some(key) = key {
+                estimates.keep(key, expected);
+            }
             (rows, Some(expected))
         };
         Ok((rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?, expected))

@@ -60,8 +60,8 @@ pub(super) struct Found {
     pub hits: Vec<RankedByMeaning>,
     /// How they were found, for `explain_query`.
     pub notes: Vec<String>,
-    /// Whether the index found them.
-    pub by_index: bool,
+    /// Whether the index found them, and no farther than it must look for this set anyway.
+    pub by_sight: bool,
 }
 
 #[derive(QueryableByName)]
@@ -135,7 +135,7 @@ impl Search<'_> {
             notes.extend(plan(conn, &select).await?);
         }
         let rows: Vec<Row> = sql::query(conn, select).await?;
-        Ok(Found { hits: self.best(rows), notes, by_index: false })
+        Ok(Found { hits: self.best(rows), notes, by_sight: false })
     }
 
     /// The nearest by the index; `None` when it gave up before there were enough.
@@ -156,7 +156,7 @@ impl Search<'_> {
                     notes.push(format!("semantic: {count} chunks from the index, rescored"));
                     notes.extend(plan);
                 }
-                return Ok(Some(Found { hits, notes, by_index: true }));
+                return Ok(Some(Found { hits, notes, by_sight: wanted < SIGHT.1 }));
             }
             if count < wanted as usize {
                 return Ok(None);

@@ -8,6 +8,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::{Array, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
+use super::asked::{Asked, Look};
 use super::index;
 use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Bind, Fragment};
@@ -41,56 +42,94 @@ struct Value {
     value: String,
 }
 
+/// What is known of a set: `<sight> <vectors>`, and `asked` when that is not from a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Known {
+    sight: u32,
+    /// How many vectors the set had.
+    vectors: i64,
+    is_asked: bool,
+}
+
+/// What a set is looked at with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum With {
+    Sample,
+    /// Some queries; too few to say that a set needs less than it has.
+    Few,
+    Many,
+}
+
 /// Looks at a set of about so many vectors, unless that was done when it had more than half of them: with what was asked of
-/// it, or with a sample of it while nothing was.
+/// it, or with a sample of it when this service does not know.
 pub(super) async fn keep(
     conn: &mut AsyncPgConnection,
     set_id: i64,
     dimensions: u32,
     vectors: i64,
-    asked: Option<Vec<String>>,
+    asked: &Asked,
 ) -> diesel::QueryResult<()> {
-    if looked_at(conn, set_id).await?.is_some_and(|before| before > 0 && vectors < before.saturating_mul(GROWTH)) {
+    let known = known(conn, set_id).await?;
+    if known.is_some_and(|known| known.vectors > 0 && vectors < known.vectors.saturating_mul(GROWTH)) {
         return Ok(());
     }
-    look(conn, set_id, dimensions, vectors, asked).await
+    let asked = asked.look(set_id);
+    look(conn, set_id, dimensions, (known, vectors), asked.as_ref()).await
 }
 
-/// Looks at a set again with what was asked of it. A set that was never looked at is left alone.
-pub(super) async fn learn(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, asked: Vec<String>) -> diesel::QueryResult<()> {
-    match looked_at(conn, set_id).await? {
-        Some(vectors) => look(conn, set_id, dimensions, vectors, Some(asked)).await,
-        None => Ok(()),
-    }
+/// Looks at a set again with what was asked of it. A set that was never looked at is left alone, and so is a standby.
+pub(super) async fn learn(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, asked: &Asked) -> diesel::QueryResult<()> {
+    let (Some(known), Some(asked)) = (known(conn, set_id).await?, asked.look(set_id)) else { return Ok(()) };
+    look(conn, set_id, dimensions, (Some(known), known.vectors), Some(&asked)).await
 }
 
-/// How many vectors a set had when it was looked at.
-async fn looked_at(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<Option<i64>> {
-    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(format!("{KEY}{set_id}"))]);
-    let known = sql::query::<Value>(conn, read).await?.pop();
-    Ok(known.and_then(|row| row.value.split_once(' ')?.1.parse().ok()))
+/// What is known of a set; on a standby nothing.
+async fn known(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<Option<Known>> {
+    let select = "SELECT value FROM context.settings WHERE key = ? AND NOT pg_is_in_recovery()";
+    let read = Fragment::prepared(select, vec![Bind::text(format!("{KEY}{set_id}"))]);
+    Ok(sql::query::<Value>(conn, read).await?.pop().and_then(|row| parse(&row.value)))
+}
+
+fn parse(value: &str) -> Option<Known> {
+    let mut words = value.split(' ');
+    Some(Known { sight: words.next()?.parse().ok()?, vectors: words.next()?.parse().ok()?, is_asked: words.next() == Some("asked") })
 }
 
 async fn look(
     conn: &mut AsyncPgConnection,
     set_id: i64,
     dimensions: u32,
-    vectors: i64,
-    asked: Option<Vec<String>>,
+    (known, vectors): (Option<Known>, i64),
+    asked: Option<&Look<'_>>,
 ) -> diesel::QueryResult<()> {
-    conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL jit = off; SET LOCAL enable_sort = off")
+    conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 60000; SET LOCAL jit = off; SET LOCAL enable_sort = off")
         .await?;
-    let (by, found) = match asked {
-        Some(queries) => ("what was asked", measure(conn, set_id, dimensions, &queries, WANTED).await),
-        None => ("a sample", measure_with_sample(conn, set_id, dimensions, vectors).await),
+    let (with, found) = match asked {
+        Some(look) if look.is_full() => (With::Many, measure(conn, set_id, dimensions, &look.queries, WANTED).await),
+        Some(look) => (With::Few, measure(conn, set_id, dimensions, &look.queries, WANTED).await),
+        None => (With::Sample, measure_with_sample(conn, set_id, dimensions, vectors).await),
     };
     conn.batch_execute("ROLLBACK").await?;
-    let (sight, recall) = found?;
-    tracing::info!(set = set_id, vectors, by, sight, recall, "Found how far the index of the vectors must look");
+    let (found, recall) = found?;
+    let (sight, is_asked) = settled(known, found, with);
     let write = "INSERT INTO context.settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-    let binds = vec![Bind::text(format!("{KEY}{set_id}")), Bind::text(format!("{sight} {vectors}"))];
+    let asked = if is_asked { " asked" } else { "" };
+    let binds = vec![Bind::text(format!("{KEY}{set_id}")), Bind::text(format!("{sight} {vectors}{asked}"))];
     sql::execute(conn, Fragment::prepared(write, binds)).await?;
+    tracing::info!(set = set_id, vectors, ?with, found, recall, sight, "Found how far the index of the vectors must look");
     Ok(())
+}
+
+/// The sight of a set after one was found, and whether it comes from what was asked. Other services are asked other things,
+/// so that what they learnt is taken back slowly, and never for a sample.
+fn settled(known: Option<Known>, found: u32, with: With) -> (u32, bool) {
+    let Some(known) = known else { return (found, with != With::Sample) };
+    let below = STEPS.into_iter().rev().find(|step| *step < known.sight).unwrap_or(STEPS[0]);
+    match with {
+        With::Sample if !known.is_asked => (found, false),
+        With::Sample | With::Few => (found.max(known.sight), true),
+        With::Many => (found.max(below), true),
+    }
 }
 
 #[derive(QueryableByName)]
@@ -162,4 +201,23 @@ async fn search(
     near.bind(Bind::texts(queries)).push(") AS q(query)");
     let found: Vec<Found> = sql::query(conn, near).await?;
     Ok(found.into_iter().map(|found| (found.query, found.nearest)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_learnt_is_taken_back_slowly() {
+        let known = |value| parse(value);
+        assert_eq!(known("400 100000"), Some(Known { sight: 400, vectors: 100_000, is_asked: false }));
+        assert_eq!((known(""), known("x 1"), known("100")), (None, None, None));
+        let sampled = known("400 100000");
+        let asked = known("400 100000 asked");
+        assert_eq!((settled(None, 150, With::Sample), settled(None, 150, With::Few)), ((150, false), (150, true)));
+        assert_eq!((settled(sampled, 100, With::Sample), settled(asked, 100, With::Sample)), ((100, false), (400, true)));
+        assert_eq!((settled(sampled, 100, With::Few), settled(asked, 600, With::Few)), ((400, true), (600, true)));
+        assert_eq!((settled(asked, 100, With::Many), settled(asked, 1000, With::Many)), ((300, true), (1000, true)));
+        assert_eq!((settled(known("1000 1 asked"), 100, With::Many), settled(known("100 1"), 100, With::Many)), ((800, true), (100, true)));
+    }
 }

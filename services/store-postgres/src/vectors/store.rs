@@ -36,7 +36,7 @@ impl PostgresStore {
             let Some((set_id, model)) = use_model::of_state(conn, state).await? else { return Ok(Kept::None) };
             let kept = index::keep(conn, set_id, model.dimensions).await?;
             if let Kept::There(Some(vectors)) | Kept::Made(Some(vectors)) = kept {
-                sight::keep(conn, set_id, model.dimensions, vectors, self.inner.vectors.asked.of(set_id)).await?;
+                sight::keep(conn, set_id, model.dimensions, vectors, &self.inner.vectors.asked).await?;
             }
             Ok::<Kept, Failure>(kept)
         };
@@ -61,9 +61,9 @@ impl PostgresStore {
 
 impl Inner {
     /// Finds how far searches of a set must look, by what was asked last.
-    async fn learn(&self, set: SetState, asked: Vec<String>) -> Result<()> {
+    async fn learn(&self, set: SetState) -> Result<()> {
         let mut lease = self.pool.get().await?;
-        match sight::learn(lease.conn(), set.id, set.dimensions, asked).await {
+        match sight::learn(lease.conn(), set.id, set.dimensions, &self.vectors.asked).await {
             Ok(()) => lease.give_back(),
             Err(error) => {
                 lease.discard();
@@ -130,13 +130,13 @@ impl VectorStore for PostgresStore {
         }
         let query = search.semantic.as_ref().map(|semantic| semantic.vector.clone());
         let rank = Rank { search, filter, inner: Arc::clone(&self.inner) };
-        let Ranked { ranking, by_index_of } = self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)?;
-        if let (Some(set), Some(query)) = (by_index_of, query)
-            && let Some(asked) = self.inner.vectors.asked.note(set.id, &query)
+        let Ranked { ranking, by_sight_of } = self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)?;
+        if let (Some(set), Some(query)) = (by_sight_of, query)
+            && self.inner.vectors.asked.note(set.id, &query)
         {
             let inner = Arc::clone(&self.inner);
             tokio::spawn(async move {
-                if let Err(error) = inner.learn(set, asked).await {
+                if let Err(error) = inner.learn(set).await {
                     tracing::warn!(error = %error, "It was not found how far the index of the vectors must look for what is asked");
                 }
             });
