@@ -47,7 +47,7 @@ pub struct EngineConfig {
     pub hybrid: Switch,
     /// `HYBRID_RRF_K`, 1 to 1000.
     pub hybrid_rrf_k: u32,
-    /// Places of each ranking that reciprocal rank fusion sums, 1 to 1000 (`HYBRID_RANK_WINDOW`).
+    /// Places of each ranking that reciprocal rank fusion sums, 1 to 200 (`HYBRID_RANK_WINDOW`).
     pub hybrid_rank_window: u32,
     /// What the words of an entry's neighbours weigh in hybrid search, 0 to 1 (`HYBRID_CONTEXT_WEIGHT`).
     pub hybrid_context_weight: f64,

@@ -59,15 +59,20 @@ pub(crate) struct Fused {
     pub meaning: Option<RankedByMeaning>,
 }
 
+/// Where the parts end that are fused among themselves: a ranking that is deep enough for a page ends at one of them, so that
+/// what is before it is the same in all.
+const PARTS: [usize; 4] = [0, SHALLOW, 1_000, usize::MAX];
+
 /// Fuses the rankings, best first, then the greater id.
 pub(crate) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
-    let cut = |len: usize| len.min(SHALLOW);
-    let (words, deep_words) = ranking.fts.split_at(cut(ranking.fts.len()));
-    let (meaning, deep_meaning) = ranking.semantic.split_at(cut(ranking.semantic.len()));
-    let mut fused = part(words, meaning, 1, fusion);
-    let seen: std::collections::HashSet<i64> = fused.iter().map(|entry| entry.id).collect();
-    let deeper = part(deep_words, deep_meaning, SHALLOW as i64 + 1, fusion);
-    fused.extend(deeper.into_iter().filter(|entry| !seen.contains(&entry.id)));
+    let mut fused: Vec<Fused> = Vec::with_capacity(ranking.fts.len() + ranking.semantic.len());
+    let mut seen = std::collections::HashSet::new();
+    for places in PARTS.windows(2) {
+        let of = |len: usize| places[0].min(len)..places[1].min(len);
+        let (words, meaning) = (&ranking.fts[of(ranking.fts.len())], &ranking.semantic[of(ranking.semantic.len())]);
+        let first = i64::try_from(places[0]).unwrap_or(0) + 1;
+        fused.extend(part(words, meaning, first, fusion).into_iter().filter(|entry| seen.insert(entry.id)));
+    }
     fused
 }
 
@@ -202,10 +207,16 @@ mod tests {
 
     #[test]
     fn deeper_places_follow_and_never_change_what_is_before_them() {
-        let all: Vec<i64> = (1..=1000).collect();
-        let reversed: Vec<i64> = (1..=1000).rev().collect();
-        let (deep, shallow) = (fuse(&ranking(&all, &reversed), RRF), fuse(&ranking(&all[..SHALLOW], &reversed[..SHALLOW]), RRF));
-        assert_eq!(deep[..shallow.len()], shallow);
+        let all: Vec<i64> = (1..=3000).collect();
+        let reversed: Vec<i64> = (1..=3000).rev().collect();
+        for fusion in [RRF, Fusion::Convex] {
+            let deep = fuse(&ranking(&all, &reversed), fusion);
+            for places in [SHALLOW, 1_000] {
+                let shallow = fuse(&ranking(&all[..places], &reversed[..places]), fusion);
+                assert_eq!(deep[..shallow.len()], shallow, "{places} {fusion:?}");
+            }
+        }
+        let deep = fuse(&ranking(&all, &reversed), RRF);
         assert!(deep.is_sorted_by(|a, b| a.score >= b.score), "and are worth less");
         let mut ids: Vec<i64> = deep.iter().map(|entry| entry.id).collect();
         ids.sort_unstable();

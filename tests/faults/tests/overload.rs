@@ -119,6 +119,34 @@ async fn memory_stays_bounded_while_large_writes_pile_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_outlives_thousands_of_refusals() {
+    // What a request has sent when it is refused comes in afterwards, and counts as a fault of the client.
+    let home = home(10_000).with("CONTEXT_REQUEST_MEMORY_MB", "64").with("MAX_TOTAL_SIZE_MB", "10");
+    let service = home.start().await;
+    let door = home.door();
+    let blocker = Blocker::hold(&home.database());
+    let text = "x".repeat(1_000_000);
+    for round in 0..10 {
+        let mut requests = JoinSet::new();
+        for _ in 0..200 {
+            let (door, text) = (door.clone(), text.clone());
+            let request = StoreContextRequest { thread_id: "big".into(), source: "user".into(), text, ..StoreContextRequest::default() };
+            requests.spawn(async move { door.store(request).await });
+        }
+        let mut refused = 0;
+        while refused < 130 {
+            let outcome = requests.join_next().await.expect("64 MB do not hold 200").expect("no panic");
+            let error = outcome.expect_err("the writer is stopped");
+            assert_eq!(error.reason, Reason::Overloaded, "round {round}: {error:?}");
+            refused += 1;
+        }
+    }
+    drop(blocker);
+    door.store(Content::new(1, 1, 0, "after").request()).await.expect("the service recovered");
+    assert!(service.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopping_service_finishes_what_is_queued() {
     let home = home(1000);
     let mut service = home.start().await;

@@ -49,9 +49,9 @@ pub struct Search {
     #[arg(long, env = "HYBRID_RRF_K", value_name = "K", default_value = "60", value_parser = number(1, 1000), global = true)]
     pub hybrid_rrf_k: u64,
 
-    /// The first places of each search that reciprocal rank fusion sums, 1 to 1000. An entry beyond them in both counts with
+    /// The first places of each search that reciprocal rank fusion sums, 1 to 200. An entry beyond them in both counts with
     /// its better place alone. More weighs entries that both searches find somewhere over those that one finds early.
-    #[arg(long, env = "HYBRID_RANK_WINDOW", value_name = "N", default_value = "15", value_parser = number(1, 1000), global = true)]
+    #[arg(long, env = "HYBRID_RANK_WINDOW", value_name = "N", default_value = "15", value_parser = number(1, 200), global = true)]
     pub hybrid_rank_window: u64,
 
     /// What the words of the entries before an entry weigh when hybrid search looks for it, beside 1 for its own words, 0 to
