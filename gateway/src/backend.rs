@@ -5,22 +5,27 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use context_model::{Error, Reason};
+use bytes::Bytes;
+use context_model::{Error, Reason, shown_url};
 use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
 use context_proto::v1::artifact_service_client::ArtifactServiceClient;
 use context_proto::v1::context_service_client::ContextServiceClient;
+use http_body::{Frame, SizeHint};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
-use tower::service_fn;
+use tower::{Service, service_fn};
 
 use crate::local::LocalService;
+use crate::memory::Lease;
 
 /// Where the context service is.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Target {
     /// A host and port, `http://host:port`.
     Tcp(String),
@@ -54,15 +59,21 @@ impl Target {
             Ok(uri) if uri.scheme_str() == Some("http") && uri.port().is_some() && matches!(uri.path(), "" | "/") => {
                 Ok(Self::Tcp(url.trim_end_matches('/').to_owned()))
             }
-            _ => Err(format!("`{text}` is not an address of the context service; {accepted}")),
+            _ => Err(format!("`{}` is not an address of the context service; {accepted}", shown_url(text))),
         }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tcp(url) => f.write_str(url),
+            Self::Tcp(url) => f.write_str(&shown_url(url)),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Local(service) => write!(f, "unix:{}", service.socket().display()),
         }
@@ -116,16 +127,16 @@ impl Backend {
 
     /// A client for the context operations. Cheap: it shares the channel.
     #[must_use]
-    pub fn contexts(&self) -> ContextServiceClient<Channel> {
-        ContextServiceClient::new(self.channel.clone())
+    pub fn contexts(&self) -> ContextServiceClient<CountedChannel> {
+        ContextServiceClient::new(CountedChannel(self.channel.clone()))
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
     }
 
     /// A client for the artifact operations. Cheap: it shares the channel.
     #[must_use]
-    pub fn artifacts(&self) -> ArtifactServiceClient<Channel> {
-        ArtifactServiceClient::new(self.channel.clone())
+    pub fn artifacts(&self) -> ArtifactServiceClient<CountedChannel> {
+        ArtifactServiceClient::new(CountedChannel(self.channel.clone()))
             .max_decoding_message_size(self.max_message_bytes)
             .max_encoding_message_size(self.max_message_bytes)
     }
@@ -194,6 +205,74 @@ impl fmt::Display for Backend {
     }
 }
 
+/// The channel, which counts replies: where a request carries a [`Lease`], its reply is read only once there is room
+/// for all that is made of it.
+#[derive(Debug, Clone)]
+pub struct CountedChannel(Channel);
+
+impl Service<http::Request<tonic::body::Body>> for CountedChannel {
+    type Response = http::Response<CountedBody>;
+    type Error = tonic::transport::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<tonic::body::Body>) -> Self::Future {
+        let lease = request.extensions_mut().remove::<Arc<Lease>>();
+        let response = self.0.call(request);
+        Box::pin(async move { Ok(response.await?.map(|inner| CountedBody { inner, lease, prefix: Vec::new() })) })
+    }
+}
+
+/// Bytes before a gRPC message
+/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
+const PREFIX_BYTES: usize = 5;
+
+/// The body of a reply, which is one message.
+#[derive(Debug)]
+pub struct CountedBody {
+    inner: tonic::body::Body,
+    lease: Option<Arc<Lease>>,
+    /// The start of the message as far as it has come: a flag and four bytes of length.
+    prefix: Vec<u8>,
+}
+
+impl CountedBody {
+    /// Makes room for the message when its length is known. The service is trusted to send what it announces.
+    fn count(&mut self, data: &[u8]) -> Result<(), tonic::Status> {
+        let Some(lease) = self.lease.as_ref().filter(|_| self.prefix.len() < PREFIX_BYTES) else { return Ok(()) };
+        let missing = PREFIX_BYTES - self.prefix.len();
+        self.prefix.extend_from_slice(&data[..missing.min(data.len())]);
+        let &[_, a, b, c, d] = self.prefix.as_slice() else { return Ok(()) };
+        let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+        lease.admit_reply(length).map_err(|error| tonic::Status::resource_exhausted(error.message))
+    }
+}
+
+impl http_body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = tonic::Status;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+        let this = self.get_mut();
+        let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => Some(frame.data_ref().map_or(Ok(()), |data| this.count(data)).map(|()| frame)),
+            other => other,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
@@ -241,6 +320,7 @@ mod tests {
             ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
             ("http://[::1]:7420/", "http://[::1]:7420"),
             ("backend:7420", "http://backend:7420"),
+            ("http://user:hunter2@backend:7420", "http://***@backend:7420"),
             ("unix:/run/context.sock", "unix:/run/context.sock"),
             ("unix:///run/context.sock", "unix:/run/context.sock"),
         ] {

@@ -1,9 +1,10 @@
 //! Each tool is one operation of the context service, and each call of it one gRPC request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use context_model as model;
-use context_model::{Error, JsonObject, Reason, Scope};
+use context_model::{DeadlineClass, Error, JsonObject, Operation, Reason, Resource};
 use context_proto::v1 as pb;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,228 +14,31 @@ use tonic::{Request, Response, Status};
 
 use crate::backend::{Backend, silence};
 use crate::limits::{BATCH_DEADLINE, READ_DEADLINE, WRITE_DEADLINE};
+use crate::memory::Lease;
 use crate::reply::Reply;
 
 /// Pauses before a read is tried again while no service answers: a restart takes less than a second.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(600)];
 
-/// An operation of the context service, by the name of its tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Operation {
-    /// `store_context`
-    StoreContext,
-    /// `store_context_batch`
-    StoreContextBatch,
-    /// `get_context_by_ids`
-    GetContextByIds,
-    /// `update_context`
-    UpdateContext,
-    /// `update_context_batch`
-    UpdateContextBatch,
-    /// `delete_context`
-    DeleteContext,
-    /// `delete_context_batch`
-    DeleteContextBatch,
-    /// `search_context`
-    SearchContext,
-    /// `semantic_search_context`
-    SemanticSearchContext,
-    /// `fts_search_context`
-    FtsSearchContext,
-    /// `hybrid_search_context`
-    HybridSearchContext,
-    /// `list_threads`
-    ListThreads,
-    /// `get_statistics`
-    GetStatistics,
-    /// `create_artifact`
-    CreateArtifact,
-    /// `list_artifacts`
-    ListArtifacts,
-    /// `search_artifacts`
-    SearchArtifacts,
-    /// `get_artifact`
-    GetArtifact,
-    /// `update_artifact`
-    UpdateArtifact,
-    /// `delete_artifact`
-    DeleteArtifact,
-    /// `list_artifact_versions`
-    ListArtifactVersions,
-    /// `get_artifact_version`
-    GetArtifactVersion,
-    /// `restore_artifact_version`
-    RestoreArtifactVersion,
-    /// `diff_artifact_versions`
-    DiffArtifactVersions,
+/// The operation behind the tool with this name. API keys have no tools.
+#[must_use]
+pub fn tool_operation(name: &str) -> Option<Operation> {
+    Operation::parse(name).filter(|operation| operation.resource() != Resource::ApiKey)
 }
 
-impl Operation {
-    /// Every operation.
-    pub const ALL: [Self; 23] = [
-        Self::StoreContext,
-        Self::StoreContextBatch,
-        Self::GetContextByIds,
-        Self::UpdateContext,
-        Self::UpdateContextBatch,
-        Self::DeleteContext,
-        Self::DeleteContextBatch,
-        Self::SearchContext,
-        Self::SemanticSearchContext,
-        Self::FtsSearchContext,
-        Self::HybridSearchContext,
-        Self::ListThreads,
-        Self::GetStatistics,
-        Self::CreateArtifact,
-        Self::ListArtifacts,
-        Self::SearchArtifacts,
-        Self::GetArtifact,
-        Self::UpdateArtifact,
-        Self::DeleteArtifact,
-        Self::ListArtifactVersions,
-        Self::GetArtifactVersion,
-        Self::RestoreArtifactVersion,
-        Self::DiffArtifactVersions,
-    ];
+/// The key under which the reply holds the bare list that the tool is documented to return.
+#[must_use]
+pub fn list_key(operation: Operation) -> Option<&'static str> {
+    matches!(operation, Operation::GetContextByIds | Operation::ListArtifacts | Operation::SearchArtifacts).then_some("result")
+}
 
-    /// The name of its tool.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::StoreContext => "store_context",
-            Self::StoreContextBatch => "store_context_batch",
-            Self::GetContextByIds => "get_context_by_ids",
-            Self::UpdateContext => "update_context",
-            Self::UpdateContextBatch => "update_context_batch",
-            Self::DeleteContext => "delete_context",
-            Self::DeleteContextBatch => "delete_context_batch",
-            Self::SearchContext => "search_context",
-            Self::SemanticSearchContext => "semantic_search_context",
-            Self::FtsSearchContext => "fts_search_context",
-            Self::HybridSearchContext => "hybrid_search_context",
-            Self::ListThreads => "list_threads",
-            Self::GetStatistics => "get_statistics",
-            Self::CreateArtifact => "create_artifact",
-            Self::ListArtifacts => "list_artifacts",
-            Self::SearchArtifacts => "search_artifacts",
-            Self::GetArtifact => "get_artifact",
-            Self::UpdateArtifact => "update_artifact",
-            Self::DeleteArtifact => "delete_artifact",
-            Self::ListArtifactVersions => "list_artifact_versions",
-            Self::GetArtifactVersion => "get_artifact_version",
-            Self::RestoreArtifactVersion => "restore_artifact_version",
-            Self::DiffArtifactVersions => "diff_artifact_versions",
-        }
-    }
-
-    /// The operation of the tool with this name.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|operation| operation.name() == name)
-    }
-
-    /// Whether it changes what is stored.
-    #[must_use]
-    pub const fn changes(self) -> bool {
-        match self {
-            Self::StoreContext
-            | Self::StoreContextBatch
-            | Self::UpdateContext
-            | Self::UpdateContextBatch
-            | Self::DeleteContext
-            | Self::DeleteContextBatch
-            | Self::CreateArtifact
-            | Self::UpdateArtifact
-            | Self::DeleteArtifact
-            | Self::RestoreArtifactVersion => true,
-            Self::GetContextByIds
-            | Self::SearchContext
-            | Self::SemanticSearchContext
-            | Self::FtsSearchContext
-            | Self::HybridSearchContext
-            | Self::ListThreads
-            | Self::GetStatistics
-            | Self::ListArtifacts
-            | Self::SearchArtifacts
-            | Self::GetArtifact
-            | Self::ListArtifactVersions
-            | Self::GetArtifactVersion
-            | Self::DiffArtifactVersions => false,
-        }
-    }
-
-    /// The scope a caller needs for it.
-    #[must_use]
-    pub const fn scope(self) -> Scope {
-        match self {
-            Self::DeleteContext | Self::DeleteContextBatch | Self::DeleteArtifact => Scope::Delete,
-            _ if self.changes() => Scope::Write,
-            _ => Scope::Read,
-        }
-    }
-
-    /// Whether it is about artifacts, whose documents have error texts of their own.
-    #[must_use]
-    pub const fn is_about_artifacts(self) -> bool {
-        match self {
-            Self::CreateArtifact
-            | Self::ListArtifacts
-            | Self::SearchArtifacts
-            | Self::GetArtifact
-            | Self::UpdateArtifact
-            | Self::DeleteArtifact
-            | Self::ListArtifactVersions
-            | Self::GetArtifactVersion
-            | Self::RestoreArtifactVersion
-            | Self::DiffArtifactVersions => true,
-            Self::StoreContext
-            | Self::StoreContextBatch
-            | Self::GetContextByIds
-            | Self::UpdateContext
-            | Self::UpdateContextBatch
-            | Self::DeleteContext
-            | Self::DeleteContextBatch
-            | Self::SearchContext
-            | Self::SemanticSearchContext
-            | Self::FtsSearchContext
-            | Self::HybridSearchContext
-            | Self::ListThreads
-            | Self::GetStatistics => false,
-        }
-    }
-
-    /// The key under which the reply holds the bare list that the tool is documented to return.
-    #[must_use]
-    pub fn list_key(self) -> Option<&'static str> {
-        matches!(self, Self::GetContextByIds | Self::ListArtifacts | Self::SearchArtifacts).then_some("result")
-    }
-
-    /// How long a call may take.
-    #[must_use]
-    pub const fn deadline(self) -> Duration {
-        match self {
-            Self::StoreContextBatch | Self::UpdateContextBatch | Self::DeleteContextBatch => BATCH_DEADLINE,
-            Self::StoreContext
-            | Self::UpdateContext
-            | Self::DeleteContext
-            | Self::CreateArtifact
-            | Self::UpdateArtifact
-            | Self::DeleteArtifact
-            | Self::RestoreArtifactVersion => WRITE_DEADLINE,
-            Self::GetContextByIds
-            | Self::SearchContext
-            | Self::SemanticSearchContext
-            | Self::FtsSearchContext
-            | Self::HybridSearchContext
-            | Self::ListThreads
-            | Self::GetStatistics
-            | Self::ListArtifacts
-            | Self::SearchArtifacts
-            | Self::GetArtifact
-            | Self::ListArtifactVersions
-            | Self::GetArtifactVersion
-            | Self::DiffArtifactVersions => READ_DEADLINE,
-        }
+/// How long a call may take.
+#[must_use]
+pub const fn deadline(operation: Operation) -> Duration {
+    match operation.deadline_class() {
+        DeadlineClass::Read => READ_DEADLINE,
+        DeadlineClass::Write => WRITE_DEADLINE,
+        DeadlineClass::Batch => BATCH_DEADLINE,
     }
 }
 
@@ -247,6 +51,8 @@ pub struct Call<'a> {
     pub metadata: MetadataMap,
     /// What is called.
     pub operation: Operation,
+    /// The memory of the request, of which its reply takes some too.
+    pub lease: Option<Arc<Lease>>,
 }
 
 impl Call<'_> {
@@ -276,7 +82,7 @@ impl Call<'_> {
                 let mut pauses = RETRY_PAUSES.into_iter();
                 let reply = loop {
                     match (client.$rpc(self.envelope(request.clone())).await, pauses.next()) {
-                        (Err(status), Some(pause)) if silence(&status).is_some() => tokio::time::sleep(pause).await,
+                        (Err(status), Some(pause)) if silence(&status).is_some() && self.refusal().is_none() => tokio::time::sleep(pause).await,
                         (outcome, _) => break outcome,
                     }
                 };
@@ -323,6 +129,12 @@ impl Call<'_> {
             Operation::DiffArtifactVersions => {
                 read!(DiffArtifactVersionsRequest, artifacts.diff_artifact_versions, DiffArtifactVersionsReply)
             }
+            Operation::CreateApiKey
+            | Operation::ListApiKeys
+            | Operation::GetApiKey
+            | Operation::UpdateApiKey
+            | Operation::DeactivateApiKey
+            | Operation::GetCaller => Err(Error::new(Reason::NotFound, format!("there is no tool {}", self.operation.as_str()))),
         }
     }
 
@@ -333,8 +145,16 @@ impl Call<'_> {
     fn envelope<P>(&self, message: P) -> Request<P> {
         let mut request = Request::new(message);
         *request.metadata_mut() = self.metadata.clone();
-        request.set_timeout(self.operation.deadline());
+        request.set_timeout(deadline(self.operation));
+        if let Some(lease) = &self.lease {
+            request.extensions_mut().insert(lease.clone());
+        }
         request
+    }
+
+    /// Why there was no room for the reply.
+    fn refusal(&self) -> Option<Error> {
+        self.lease.as_ref()?.refusal()
     }
 
     fn reply<M, P>(&self, reply: Result<Response<P>, Status>) -> model::Result<Reply>
@@ -342,9 +162,10 @@ impl Call<'_> {
         M: TryFrom<P> + Serialize,
         M::Error: IntoError,
     {
-        let message = reply.map_err(|status| self.backend.error(&status, self.operation.changes()))?.into_inner();
+        let failure = |status| self.refusal().unwrap_or_else(|| self.backend.error(&status, self.operation.is_write()));
+        let message = reply.map_err(failure)?.into_inner();
         let structured = serde_json::to_value(M::try_from(message).map_err(IntoError::into_error)?).map_err(Error::internal)?;
-        Ok(Reply { structured, text_key: self.operation.list_key() })
+        Ok(Reply { structured, text_key: list_key(self.operation) })
     }
 }
 
@@ -372,8 +193,8 @@ pub fn too_late(operation: Operation) -> Error {
         Reason::DeadlineExceeded,
         format!(
             "{} took longer than {} seconds; ask for less (a smaller limit, a narrower filter), or try again",
-            operation.name(),
-            operation.deadline().as_secs()
+            operation.as_str(),
+            deadline(operation).as_secs()
         ),
     )
 }

@@ -9,9 +9,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::backend::Target;
 use crate::catalogue::ToolSet;
 use crate::handler::Credentials;
-use crate::http::Guarded;
+use crate::http::{ConnectionLimits, Guarded};
 use crate::key_file::KeyFile;
 use crate::local::LocalService;
+use crate::memory::Budget;
 
 /// MCP gateway of the context service: turns each tool call into one gRPC request.
 #[derive(Debug, Parser)]
@@ -62,6 +63,10 @@ pub struct BackendArgs {
     /// Megabytes of images in one request, at most; also sets the largest message. The service has the same setting
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", default_value = "100", value_parser = megabytes)]
     pub max_total_size_mb: u64,
+    /// Megabytes of requests and replies held at once, 64 to 1048576; more is refused until there is room. The largest
+    /// message always fits, which takes seven times its size
+    #[arg(long, env = "GATEWAY_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = request_memory)]
+    pub request_memory_mb: usize,
     /// Tools to list: default (the documented ones) or full
     #[arg(long, env = "CONTEXT_TOOLS", value_name = "SET", default_value = "default", hide_possible_values = true, ignore_case = true)]
     pub tools: ToolSet,
@@ -90,6 +95,12 @@ impl BackendArgs {
         };
         let socket = socket.or_else(|| self.storage.socket());
         Ok(Target::Local(std::sync::Arc::new(LocalService::new(&db_path, socket))))
+    }
+
+    /// The memory of requests and replies.
+    #[must_use]
+    pub fn budget(&self) -> Arc<Budget> {
+        Budget::new(self.request_memory_mb.saturating_mul(1024 * 1024), self.max_message_bytes())
     }
 
     /// The largest message on any wire, in bytes.
@@ -182,6 +193,12 @@ pub struct HttpArgs {
     /// Browser origins that may call, comma-separated: https://app.example:443, or :* for any port
     #[arg(long, env = "GATEWAY_ALLOWED_ORIGINS", value_delimiter = ',', value_parser = expanded)]
     pub allowed_origins: Vec<String>,
+    /// Connections at once, 1 to 100000; for one more, the one that is idle for longest is closed
+    #[arg(long, env = "GATEWAY_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = connections)]
+    pub max_connections: usize,
+    /// Connections at once from one address. Empty: half of them all; set it where a proxy makes all clients one address
+    #[arg(long, env = "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = connections_per_address, default_value = "", hide_default_value = true)]
+    pub max_connections_per_address: PerAddress,
     /// URL of /mcp as clients know it, for the metadata that a 401 points to. Empty: http://ADDRESS/mcp
     #[arg(long, env = "GATEWAY_PUBLIC_URL", default_value = "", hide_default_value = true, value_parser = expanded)]
     pub public_url: String,
@@ -199,7 +216,18 @@ pub struct HttpArgs {
     pub insecure: bool,
 }
 
+/// The limit for one address; `None` is half of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerAddress(Option<usize>);
+
 impl HttpArgs {
+    /// What connections may take.
+    #[must_use]
+    pub fn connection_limits(&self) -> ConnectionLimits {
+        let per_address = self.max_connections_per_address.0.unwrap_or(self.max_connections.div_ceil(2));
+        ConnectionLimits { connections: self.max_connections, per_address, ..ConnectionLimits::default() }
+    }
+
     /// What is guarded, and who gives tokens for it; `None` while nobody is authenticated.
     #[must_use]
     pub fn guarded(&self, listen: SocketAddr) -> Option<Guarded> {
@@ -225,13 +253,15 @@ impl HttpArgs {
         if !self.public_url.is_empty() {
             let url = self.public_url.parse::<http::Uri>();
             if !url.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()) {
-                return Err(format!("GATEWAY_PUBLIC_URL is `{}`; write it as https://context.example/mcp", self.public_url));
+                let shown = context_model::shown_url(&self.public_url);
+                return Err(format!("GATEWAY_PUBLIC_URL is `{shown}`; write it as https://context.example/mcp"));
             }
         }
         for origin in self.allowed_origins.iter().filter(|origin| !origin.is_empty()) {
             let base = origin.strip_suffix(":*").unwrap_or(origin);
             let uri = base.parse::<http::Uri>();
             if !uri.is_ok_and(|uri| uri.scheme().is_some() && uri.host().is_some() && matches!(uri.path(), "" | "/")) {
+                let origin = context_model::shown_url(origin);
                 return Err(format!("`{origin}` is not an origin; write it as https://app.example:443 or http://localhost:*"));
             }
         }
@@ -313,6 +343,25 @@ fn megabytes(value: &str) -> Result<u64, String> {
         Ok(megabytes @ 1..=4096) => Ok(megabytes),
         _ => Err("must be a number of megabytes from 1 to 4096".into()),
     }
+}
+
+fn request_memory(value: &str) -> Result<usize, String> {
+    number(value, "512", 64, 1_048_576)
+}
+
+fn connections(value: &str) -> Result<usize, String> {
+    number(value, "1024", 1, 100_000)
+}
+
+fn connections_per_address(value: &str) -> Result<PerAddress, String> {
+    let value = expanded(value)?;
+    if value.trim().is_empty() { Ok(PerAddress(None)) } else { number(&value, "", 1, 100_000).map(Some).map(PerAddress) }
+}
+
+fn number(value: &str, default: &str, from: usize, to: usize) -> Result<usize, String> {
+    let value = expanded(value)?;
+    let number = or(&value, default).parse().ok().filter(|number| (from..=to).contains(number));
+    number.ok_or_else(|| format!("must be a number from {from} to {to}"))
 }
 
 fn log_level(value: &str) -> Result<tracing::level_filters::LevelFilter, String> {

@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use context_model::{Reason, Result};
+use context_model::{Operation, Reason, Result};
 use rmcp::model::Tool;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::call::Operation;
+use crate::call::tool_operation;
 use crate::reply::Reply;
 
 /// The tools that the service's last answers rule out.
@@ -50,7 +50,7 @@ impl Features {
     #[must_use]
     pub fn listed(&self, tools: &[Tool]) -> Vec<Tool> {
         let off = self.off.borrow();
-        tools.iter().filter(|tool| !off.iter().any(|operation| operation.name() == tool.name)).cloned().collect()
+        tools.iter().filter(|tool| !off.iter().any(|operation| operation.as_str() == tool.name)).cloned().collect()
     }
 
     /// Wakes when the list changes.
@@ -92,11 +92,11 @@ impl Features {
 /// The operations a file names; what cannot be read was never known.
 fn recall(memory: &Path) -> BTreeSet<Operation> {
     let names: Vec<String> = std::fs::read(memory).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    names.iter().filter_map(|name| Operation::parse(name)).collect()
+    names.iter().filter_map(|name| tool_operation(name)).collect()
 }
 
 fn remember(memory: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
-    let names: Vec<&str> = off.iter().map(|operation| operation.name()).collect();
+    let names: Vec<&str> = off.iter().map(|operation| operation.as_str()).collect();
     // A name of its own: several gateways may write at once.
     let draft = memory.with_extension(format!("features.{}", std::process::id()));
     std::fs::write(&draft, serde_json::to_vec(&names)?)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use context_model::{Error, Reason};
+use context_model::{Operation, Reason, Resource};
 use http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
@@ -12,17 +12,30 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
-use tokio::sync::Semaphore;
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 
 use crate::backend::Backend;
-use crate::call::{Call, Operation, too_late};
+use crate::call::{Call, deadline, list_key, too_late, tool_operation};
 use crate::catalogue::{Catalogue, ToolSet};
 use crate::features::Features;
 use crate::key_file::{self, KeyFile};
-use crate::limits::MAX_CALLS;
+use crate::memory::Lease;
 use crate::{lenient, prompts, reply, resources};
 use context_model::nearest;
+
+/// The methods that this server answers.
+const METHODS: [&str; 10] = [
+    "initialize",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+];
 
 /// For how long clients may keep a listing: five minutes. It changes only when a feature is switched.
 const LISTING_TTL_MS: u64 = 300_000;
@@ -53,7 +66,6 @@ impl Credentials {
 pub struct Gateway {
     backend: Backend,
     credentials: Credentials,
-    calls: Semaphore,
     features: Arc<Features>,
     tools: ToolSet,
     /// `_meta` with `serverInfo`, stamped on every result.
@@ -74,7 +86,7 @@ impl Gateway {
         let info = serde_json::to_value(implementation()).unwrap_or_default();
         stamp.insert("io.modelcontextprotocol/serverInfo".to_owned(), info);
         let features = Arc::new(Features::remembered(backend.features_file()));
-        Arc::new(Self { backend, credentials, calls: Semaphore::new(MAX_CALLS), features, tools, stamp: MetaObject(stamp) })
+        Arc::new(Self { backend, credentials, features, tools, stamp: MetaObject(stamp) })
     }
 
     /// The channel to the service.
@@ -127,16 +139,13 @@ impl Gateway {
         arguments: JsonObject,
         context: &RequestContext<RoleServer>,
     ) -> Option<context_model::Result<reply::Reply>> {
-        let deadline = operation.deadline();
-        let call = async {
-            let _permit = self.calls.acquire().await.map_err(Error::internal)?;
-            Call { backend: &self.backend, metadata: self.metadata(context), operation }.run(arguments).await
-        };
+        let deadline = deadline(operation);
+        let call = Call { backend: &self.backend, metadata: self.metadata(context), operation, lease: lease(context) };
         let outcome = tokio::select! {
             biased;
             // Dropping the call resets its stream, which stops the work in the service.
             () = context.ct.cancelled() => return None,
-            outcome = tokio::time::timeout(deadline, call) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
+            outcome = tokio::time::timeout(deadline, call.run(arguments)) => outcome.unwrap_or_else(|_| Err(too_late(operation))),
         };
         self.features.observe(operation, &outcome);
         if outcome.is_ok() && self.features.should_ask() {
@@ -150,8 +159,8 @@ impl Gateway {
         let (backend, features) = (self.backend.clone(), self.features.clone());
         tokio::spawn(async move {
             let operation = Operation::GetStatistics;
-            let call = Call { backend: &backend, metadata, operation };
-            if let Ok(outcome) = tokio::time::timeout(operation.deadline(), call.run(JsonObject::new())).await {
+            let call = Call { backend: &backend, metadata, operation, lease: None };
+            if let Ok(outcome) = tokio::time::timeout(deadline(operation), call.run(JsonObject::new())).await {
                 features.observe(operation, &outcome);
             }
         });
@@ -172,18 +181,24 @@ impl Gateway {
             Ok(reply) => reply.into_result(),
             Err(error) => {
                 if error.reason == Reason::Internal {
-                    tracing::error!(tool = operation.name(), ?error, "A tool call failed");
+                    tracing::error!(tool = operation.as_str(), ?error, "A tool call failed");
                 } else {
-                    tracing::debug!(tool = operation.name(), reason = error.reason.as_str(), "A tool call was refused");
+                    tracing::debug!(tool = operation.as_str(), reason = error.reason.as_str(), "A tool call was refused");
                 }
-                if operation.is_about_artifacts() {
-                    reply::documented_failure(&error, operation.list_key().is_some())
+                if operation.resource() == Resource::Artifact {
+                    reply::documented_failure(&error, list_key(operation).is_some())
                 } else {
                     reply::failure(&error)
                 }
             }
         })
     }
+}
+
+/// The memory that this request takes, where the transport counts it.
+fn lease(context: &RequestContext<RoleServer>) -> Option<Arc<Lease>> {
+    let of_http = || context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Lease>>());
+    context.extensions.get::<Arc<Lease>>().or_else(of_http).cloned()
 }
 
 /// This server's name and version.
@@ -239,7 +254,7 @@ impl ServerHandler for Gateway {
 
     async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
         let catalogue = Catalogue::get();
-        let (Some(tool), Some(operation)) = (catalogue.find(&request.name), Operation::parse(&request.name)) else {
+        let (Some(tool), Some(operation)) = (catalogue.find(&request.name), tool_operation(&request.name)) else {
             let shown: String = request.name.chars().take(64).collect();
             let hint = nearest(&shown, catalogue.tools().iter().map(|tool| &*tool.name))
                 .map(|near| format!("; did you mean `{near}`?"))
@@ -311,12 +326,15 @@ impl ServerHandler for Gateway {
         Ok(result.into())
     }
 
-    async fn on_custom_request(&self, request: CustomRequest, _: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
-        if request.method == crate::stdio::REFUSED {
-            let why = request.params.as_ref().and_then(|params| params["why"].as_str()).unwrap_or("the message was refused");
-            return Err(ErrorData::invalid_request(why.to_owned(), None));
-        }
+    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
         let method: String = request.method.chars().take(64).collect();
+        // A request that names its revision is of one that has no `initialize`.
+        let is_known = METHODS.contains(&method.as_str()) && (method != "initialize" || context.meta.protocol_version().is_none());
+        // Requests of MCP arrive here when their parameters are not what it defines.
+        if is_known {
+            let sentence = format!("Invalid params: the parameters of `{method}` do not have the form that MCP defines");
+            return Err(ErrorData::invalid_params(sentence, None));
+        }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"), None))
     }
 

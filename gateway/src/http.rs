@@ -2,6 +2,7 @@
 
 mod auth;
 mod edge;
+mod held;
 mod serve;
 
 use std::net::SocketAddr;
@@ -16,11 +17,13 @@ use axum::routing::get;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
+use tower::limit::ConcurrencyLimitLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::handler::Gateway;
-pub use serve::serve;
+use crate::memory::Budget;
+pub use serve::{ConnectionLimits, serve};
 
 /// How the HTTP transport is set up.
 #[derive(Debug, Clone)]
@@ -67,8 +70,11 @@ impl HttpConfig {
     }
 }
 
+/// Questions at once whether the service is there; they come without credentials.
+const MAX_PROBES: usize = 16;
+
 /// The routes. `stop` ends the long subscription streams.
-pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, stop: CancellationToken) -> Router {
+pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, budget: Arc<Budget>, stop: CancellationToken) -> Router {
     let service = StreamableHttpService::new(
         {
             let gateway = gateway.clone();
@@ -85,7 +91,7 @@ pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, stop: CancellationToken) 
             .with_max_request_body_bytes(config.max_message_bytes)
             .with_cancellation_token(stop),
     );
-    let admission = edge::Admission::new(config.max_message_bytes);
+    let admission = edge::Admission::new(budget, config.max_message_bytes);
     let mut routes = Router::new()
         .route_service("/mcp", service.clone())
         .route_service("/mcp/", service)
@@ -102,7 +108,7 @@ pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, stop: CancellationToken) 
     routes
         .layer(cors(config.origins()))
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready))
+        .route("/readyz", get(ready).layer(ConcurrencyLimitLayer::new(MAX_PROBES)))
         .layer(CatchPanicLayer::new())
         .with_state(gateway)
 }

@@ -1,4 +1,4 @@
-//! How much a request may take: time by kind of operation, and calls at once.
+//! How long a request may take, by kind of operation.
 
 use std::time::Duration;
 
@@ -8,5 +8,3 @@ pub const READ_DEADLINE: Duration = Duration::from_secs(30);
 pub const WRITE_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a batch may take.
 pub const BATCH_DEADLINE: Duration = Duration::from_secs(120);
-/// Calls that run at the same time; more wait within their deadline.
-pub const MAX_CALLS: usize = 256;

@@ -3,9 +3,9 @@
 //! All gateways of one user share one service: its socket is named after the database file, whoever finds nobody
 //! listening takes a lock and starts it detached, and it stops itself when it has had no client for a while.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -78,7 +78,8 @@ impl LocalService {
         let deadline = Instant::now() + START_TIMEOUT;
         if let Some(dir) = self.socket.parent() {
             if dir == context_model::local::runtime_dir(own_uid()) {
-                private_dir(dir)?;
+                let foreign = || io::Error::new(io::ErrorKind::PermissionDenied, format!("{} belongs to another user", dir.display()));
+                context_model::local::make_runtime_dir(own_uid())?.ok_or_else(foreign)?;
             } else {
                 // A directory that the user chose is the user's to protect; the peer is checked all the same.
                 std::fs::create_dir_all(dir)?;
@@ -175,21 +176,4 @@ fn nobody_listens(error: &io::Error) -> bool {
 
 fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
-}
-
-/// Makes the directory with mode 0700, or checks that the existing one is ours alone.
-fn private_dir(dir: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).recursive(true).create(dir) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", dir.display()))),
-    }
-    let found = std::fs::symlink_metadata(dir)?;
-    if !found.is_dir() || found.uid() != own_uid() {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} belongs to another user", dir.display())));
-    }
-    if found.mode() & 0o077 != 0 {
-        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700))?;
-    }
-    Ok(())
 }

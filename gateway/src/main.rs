@@ -8,6 +8,7 @@ use context_gateway::backend::Backend;
 use context_gateway::catalogue::{Catalogue, ToolSet};
 use context_gateway::cli::{BackendArgs, Cli, Command, HttpArgs, StdioArgs};
 use context_gateway::handler::{Credentials, Gateway};
+use context_gateway::http::ConnectionLimits;
 use context_gateway::{http, install, stdio};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,7 +51,7 @@ fn serve_stdio(args: &StdioArgs) -> Outcome {
     let outcome = runtime.block_on(async {
         let stop = stop_on_signals()?;
         let gateway = gateway(&args.backend, args.credentials()?)?;
-        stdio::serve(gateway, args.backend.max_message_bytes(), stop).await?;
+        stdio::serve(gateway, args.backend.max_message_bytes(), args.backend.budget(), stop).await?;
         Ok(())
     });
     // Where stdin is no pipe, a thread may still be blocked reading it.
@@ -64,6 +65,7 @@ fn serve_http(args: &HttpArgs) -> Outcome {
     let runtime = runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let stop = stop_on_signals()?;
+        let limits = fit_descriptors(args.connection_limits());
         let gateway = gateway(&args.backend, Credentials::Callers)?;
         let listener =
             tokio::net::TcpListener::bind(args.listen).await.map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
@@ -78,8 +80,8 @@ fn serve_http(args: &HttpArgs) -> Outcome {
         };
         eprintln!("context-gateway listens on http://{listen}/mcp (service: {})", gateway.backend());
         eprintln!("register it: claude mcp add --transport http context http://{listen}/mcp");
-        let app = http::app(gateway, &config, stop.clone());
-        http::serve(listener, app, stop).await?;
+        let app = http::app(gateway, &config, args.backend.budget(), stop.clone());
+        http::serve(listener, app, limits, stop).await?;
         Ok(())
     });
     runtime.shutdown_background();
@@ -88,6 +90,34 @@ fn serve_http(args: &HttpArgs) -> Outcome {
 
 fn gateway(args: &BackendArgs, credentials: Credentials) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
     Ok(Gateway::with_tools(Backend::new(args.target()?, args.max_message_bytes())?, credentials, args.tools))
+}
+
+/// Raises the limit of open files as far as the connections need and the system allows; with fewer the connections are
+/// fewer too, so that it is we who choose which are closed.
+fn fit_descriptors(mut limits: ConnectionLimits) -> ConnectionLimits {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+
+    /// The standard streams, the runtime, the service, and connections on their way in and out.
+    const OTHERS: usize = 64;
+    let mut files = getrlimit(Resource::Nofile);
+    let needed = (limits.connections + OTHERS) as u64;
+    if files.current.is_some_and(|current| current < needed) {
+        let raised = files.maximum.map_or(needed, |maximum| needed.min(maximum));
+        files.current = Some(raised);
+        if setrlimit(Resource::Nofile, files).is_err() {
+            files = getrlimit(Resource::Nofile);
+        }
+    }
+    if let Some(current) = files.current.filter(|current| *current < needed) {
+        let fewer = usize::try_from(current).unwrap_or(usize::MAX).saturating_sub(OTHERS).max(1);
+        eprintln!(
+            "context-gateway may open {current} files only (ulimit -n), so it serves {fewer} connections at once instead of {}",
+            limits.connections
+        );
+        limits.connections = fewer;
+        limits.per_address = limits.per_address.min(fewer.div_ceil(2));
+    }
+    limits
 }
 
 /// A token that SIGTERM and SIGINT cancel.

@@ -5,8 +5,8 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
 use serde_json::json;
 
-use crate::call::Operation;
 use crate::handler::{Gateway, cancelled};
+use context_model::Operation;
 
 const PREFIX: &str = "context://entries/";
 

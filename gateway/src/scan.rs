@@ -142,8 +142,8 @@ impl Scan {
     /// Why the message must not be parsed, as a sentence; it may change from none to one as more is fed.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
-        if self.bytes > self.max_bytes {
-            Some(format!("the message is larger than {} MiB; send fewer or smaller images and entries at once", self.max_bytes >> 20))
+        if self.is_too_large() {
+            Some(self.too_large())
         } else if self.values > MAX_VALUES {
             Some(format!("the message holds more than {MAX_VALUES} values; send less at once"))
         } else {
@@ -152,6 +152,18 @@ impl Scan {
                 format!("the message holds the integer {number}; integers must lie within -9223372036854775808 to 9223372036854775807")
             })
         }
+    }
+
+    /// Whether the message is larger than allowed.
+    #[must_use]
+    pub const fn is_too_large(&self) -> bool {
+        self.bytes > self.max_bytes
+    }
+
+    /// The sentence for a message that is larger than allowed.
+    #[must_use]
+    pub fn too_large(&self) -> String {
+        format!("the message is larger than {} MiB; send fewer or smaller images and entries at once", self.max_bytes >> 20)
     }
 
     /// The JSON-RPC id, when the part that was fed holds one that can be repeated: a string or a number.

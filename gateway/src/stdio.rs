@@ -1,28 +1,27 @@
 //! The stdio transport: JSON-RPC lines on stdin and stdout, nothing else on either.
 
-mod guard;
+mod lines;
 
 use std::io;
 use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::service::{QuitReason, serve_server_with_ct};
-use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::io::stdio_pipes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::Gateway;
-use guard::Guard;
-pub use guard::REFUSED;
+use crate::memory::Budget;
+use lines::Lines;
 
 /// Serves the client that started this process until it closes stdin or `stop` is cancelled.
 ///
 /// # Errors
 /// When the client speaks no MCP.
-pub async fn serve(gateway: Arc<Gateway>, max_message_bytes: usize, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(gateway: Arc<Gateway>, max_message_bytes: usize, budget: Arc<Budget>, stop: CancellationToken) -> io::Result<()> {
     let (reader, writer) = stdio_pipes();
-    serve_on(gateway, reader, writer, max_message_bytes, stop).await
+    serve_on(gateway, reader, writer, max_message_bytes, budget, stop).await
 }
 
 /// The same on any pair of streams.
@@ -34,11 +33,10 @@ pub async fn serve_on(
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     max_message_bytes: usize,
+    budget: Arc<Budget>,
     stop: CancellationToken,
 ) -> io::Result<()> {
-    let reader = Guard::new(reader, max_message_bytes);
-    // The guard's stand-in for a refused line may be a little longer than the line itself.
-    let transport = AsyncRwTransport::<RoleServer, _, _>::new_server(reader, writer).with_max_line_length(max_message_bytes + 4096);
+    let transport = Lines::new(reader, writer, max_message_bytes, budget);
     let changes = gateway.features().changes();
     let running = match serve_server_with_ct(gateway, transport, stop).await {
         Ok(running) => running,

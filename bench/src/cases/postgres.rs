@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use context_model::{
     Comparison, Condition, Filter, Metadata, MetadataPath, NewEntry, Scalar, Source, Tags, ThreadId, Timestamp, Violations,
 };
-use context_store::{FtsSearch, OwnerId, Page, Read, RowSelection, Store, WriteOptions};
+use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store, WriteOptions};
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_text::{Analyzer, Language, Mode, parse};
 use tokio::runtime::Runtime;
@@ -26,7 +26,8 @@ const CLIENTS: usize = 16;
 const GOAL_ENTRY: f64 = 0.85;
 const GOAL_SEARCH: f64 = 0.90;
 const FIELDS: [&str; 2] = ["agent_name", "status"];
-const SELECTION: RowSelection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX };
+const SELECTION: RowSelection =
+    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
 
 /// One operation of a client.
 #[derive(Debug, Clone)]

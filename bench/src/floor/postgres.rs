@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use context_store::bm25::{B, K1, PADDING};
 use serde_json::Value;
 use tokio_postgres::{Client, NoTls, Statement};
 
@@ -128,13 +129,25 @@ impl RawClient {
                 "WITH matched AS MATERIALIZED (SELECT entries.owner_id, entries.id, entries.created_at, entries.words, entries.context \
                  FROM context.entries AS entries WHERE entries.owner_id = $1 AND ARRAY[entries.owner_id] @> ARRAY[$1] \
                  AND entries.words @@ $2::text::tsquery ORDER BY entries.created_at DESC, entries.id DESC LIMIT {}), \
-                 ranked AS (SELECT m.owner_id, m.id, ts_rank_cd('{{0.1, 0.1, 0.1, 0.1}}', m.words, $2::text::tsquery, 1)::float8 AS score \
-                 FROM (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {RANKING_CAP}) AS m), \
+                 newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {RANKING_CAP}), \
+                 shape AS (SELECT avg(length(words))::float8 AS length, greatest(count(*), (SELECT o.entry_count FROM context.owners AS o \
+                 WHERE o.owner_id = $1))::float8 AS entries FROM newest), \
+                 hits AS MATERIALIZED (SELECT m.owner_id, m.id, length(m.words) AS length, t.place, \
+                 1.645 * ts_rank('{{1, 1, 1, 1}}', m.words, t.term) AS frequency \
+                 FROM newest AS m CROSS JOIN unnest($4::text[]::tsquery[]) WITH ORDINALITY AS t(term, place) WHERE m.words @@ t.term), \
+                 rarity AS (SELECT h.owner_id, h.place, ln(1 + (s.entries - count(*) + 0.5) / (count(*) + 0.5)) AS idf \
+                 FROM hits AS h CROSS JOIN shape AS s GROUP BY h.owner_id, h.place, s.entries), \
+                 ranked AS (SELECT h.owner_id, h.id, sum(r.idf * {} * h.frequency \
+                 / (h.frequency + {K1} * ({} + {B} * (h.length + {PADDING}) / (s.length + {PADDING}))))::float8 AS score \
+                 FROM hits AS h JOIN rarity AS r ON r.owner_id = h.owner_id AND r.place = h.place CROSS JOIN shape AS s \
+                 GROUP BY h.owner_id, h.id), \
                  page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC LIMIT {PAGE}) \
                  SELECT {COLUMNS}, left(e.text, $3::int), (SELECT count(*) FROM matched), p.score FROM context.owners AS o \
                  LEFT JOIN page AS p ON p.owner_id = o.owner_id LEFT JOIN context.entries AS e ON e.owner_id = p.owner_id AND e.id = p.id \
                  WHERE o.owner_id = $1 ORDER BY p.score DESC, e.id DESC",
-                RANKING_CAP + 1
+                RANKING_CAP + 1,
+                K1 + 1.0,
+                1.0 - B
             ))
             .await?,
             client,
@@ -183,8 +196,8 @@ impl RawClient {
     /// # Errors
     /// What the server says.
     pub async fn full_text(&self, words: &str) -> Result<Vec<i64>> {
-        let query: Vec<String> = words.split(' ').map(|word| format!("'{word}'")).collect();
-        Self::read(&self.client.query(&self.full_text, &[&OWNER, &query.join(" & "), &SHOWN_CHARS]).await?)
+        let terms: Vec<String> = words.split(' ').map(|word| format!("'{word}'")).collect();
+        Self::read(&self.client.query(&self.full_text, &[&OWNER, &terms.join(" & "), &SHOWN_CHARS, &terms]).await?)
     }
 
     /// Reads every column, and gives the ids.

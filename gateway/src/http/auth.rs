@@ -14,11 +14,13 @@ use context_proto::v1::GetCallerRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 use tonic::metadata::AsciiMetadataValue;
 
-use crate::call::Operation;
+use crate::call::tool_operation;
 use crate::handler::Gateway;
 use crate::http::Guarded;
+use crate::memory::Caller;
 
 /// The documented sentence.
 const REQUIRED: &str = "Authentication required. Please provide a valid API key.";
@@ -28,6 +30,10 @@ const FRESH: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Answers that are remembered.
 const MAX_KNOWN: usize = 10_000;
+/// Questions to the service at once about callers that it named before.
+const MAX_ASKING: usize = 256;
+/// Questions at once about all others: they keep nobody waiting who is known.
+const MAX_ASKING_NEW: usize = 64;
 
 /// The scopes that tools need.
 const SCOPES: [Scope; 3] = [Scope::Read, Scope::Write, Scope::Delete];
@@ -45,6 +51,8 @@ pub struct Guard {
     gateway: Arc<Gateway>,
     guarded: Arc<Guarded>,
     known: Arc<Mutex<Known>>,
+    asking: Arc<Semaphore>,
+    asking_new: Arc<Semaphore>,
 }
 
 /// Callers by the SHA-256 of their header, and when the service was asked.
@@ -52,10 +60,12 @@ type Known = HashMap<[u8; 32], (Instant, CallerScopes)>;
 
 /// What is known about a caller.
 enum Verdict {
-    Known(CallerScopes),
+    Known(Caller, CallerScopes),
     Nobody,
     /// The service did not say; each call will.
     Unknown,
+    /// Too many are being asked about.
+    Busy,
 }
 
 impl Guard {
@@ -63,7 +73,13 @@ impl Guard {
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, guarded: Guarded) -> Self {
         let resource = guarded.resource.trim_end_matches('/').to_owned();
-        Self { gateway, guarded: Arc::new(Guarded { resource, ..guarded }), known: Arc::default() }
+        Self {
+            gateway,
+            guarded: Arc::new(Guarded { resource, ..guarded }),
+            known: Arc::default(),
+            asking: Arc::new(Semaphore::new(MAX_ASKING)),
+            asking_new: Arc::new(Semaphore::new(MAX_ASKING_NEW)),
+        }
     }
 
     /// RFC 9728 metadata. Without an issuer of tokens there is no authorization server: keys are handed out by hand.
@@ -98,9 +114,11 @@ impl Guard {
         let (Some(value), None) = (values.next(), values.next()) else { return Verdict::Nobody };
         let fingerprint: [u8; 32] = Sha256::digest(value.as_bytes()).into();
         let remembered = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint).cloned();
+        let asking = if remembered.is_some() { &self.asking } else { &self.asking_new };
         if let Some((_, scopes)) = remembered.filter(|(at, _)| at.elapsed() < FRESH) {
-            return Verdict::Known(scopes);
+            return Verdict::Known(Caller::Key(fingerprint), scopes);
         }
+        let Ok(_place) = asking.try_acquire() else { return Verdict::Busy };
         let Ok(mut credentials) = AsciiMetadataValue::try_from(value.as_bytes()) else { return Verdict::Nobody };
         credentials.set_sensitive(true);
         let mut request = tonic::Request::new(GetCallerRequest {});
@@ -116,7 +134,7 @@ impl Guard {
                     known.clear();
                 }
                 known.insert(fingerprint, (Instant::now(), scopes.clone()));
-                Verdict::Known(scopes)
+                Verdict::Known(Caller::Key(fingerprint), scopes)
             }
             Ok(Err(status)) if context_proto::error_from_status(&status).reason == Reason::Unauthenticated => Verdict::Nobody,
             Ok(Err(_)) | Err(_) => Verdict::Unknown,
@@ -137,12 +155,20 @@ impl Guard {
 /// Refuses whoever has no valid key or token, before a body is read.
 pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
     match guard.ask(request.headers()).await {
-        Verdict::Known(scopes) => {
+        Verdict::Known(caller, scopes) => {
+            request.extensions_mut().insert(caller);
             request.extensions_mut().insert(scopes);
             request.extensions_mut().insert(guard);
             next.run(request).await
         }
-        Verdict::Unknown => next.run(request).await,
+        Verdict::Unknown => {
+            request.extensions_mut().insert(Caller::Unknown);
+            next.run(request).await
+        }
+        Verdict::Busy => {
+            (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "too many callers at once; try again in a moment\n")
+                .into_response()
+        }
         Verdict::Nobody => {
             let error = request.headers().contains_key(header::AUTHORIZATION).then_some("invalid_token");
             let scopes = SCOPES.map(|scope| guard.name(scope)).join(" ");
@@ -174,8 +200,8 @@ pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Respo
         return None;
     }
     let message: Message<'_> = serde_json::from_slice(body).ok()?;
-    let operation = Operation::parse(&message.params?.name?).filter(|_| message.method == "tools/call")?;
-    let needed = operation.scope();
+    let operation = tool_operation(&message.params?.name?).filter(|_| message.method == "tools/call")?;
+    let needed = operation.scope()?;
     if scopes.contains(&needed) {
         return None;
     }

@@ -3,134 +3,175 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
+use context_model::{Error, Reason};
 use futures::StreamExt as _;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tower_http::timeout::TimeoutBody;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
+use crate::envelope::{self, Envelope};
+use crate::http::held;
+use crate::memory::{BYTES_PER_BYTE, BYTES_PER_VALUE, Budget, Caller, Lease};
 use crate::scan::Scan;
 
-/// Requests handled at the same time; one more is told to come back.
-const MAX_REQUESTS: usize = 512;
-const MIB: usize = 1024 * 1024;
-/// What takes no more memory than this is not counted.
-const SMALL: usize = 4 * MIB;
-/// Bytes of memory for a byte of a message: as it is read, copied and sent on.
-const BYTES_PER_BYTE: usize = 3;
-/// Bytes of memory for a parsed value, measured.
-const BYTES_PER_VALUE: usize = 260;
+/// Streams of announcements at once; one more is told to come back.
+const MAX_STREAMS: usize = 256;
 /// How long a client may pause while it sends a body.
 const BODY_PAUSE: Duration = Duration::from_secs(30);
+/// A body has this long to come, and more for what came of it.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// Bytes a second that a long body comes at, at least.
+const BODY_RATE: usize = 64 * 1024;
+/// Bytes of the transport's complaint about a body that are read.
+const MAX_COMPLAINT: usize = 64 * 1024;
 
-/// Bounds the requests in work, and the memory that large ones take.
+/// Bounds the requests in work, and the memory that they and their replies take.
 #[derive(Debug, Clone)]
 pub struct Admission {
-    requests: Arc<Semaphore>,
-    /// A permit for each MiB that large messages take: two of the largest size fit.
-    large_mib: Arc<Semaphore>,
+    budget: Arc<Budget>,
+    streams: Arc<Semaphore>,
     max_message_bytes: usize,
 }
 
 impl Admission {
     /// For messages up to `max_message_bytes`.
     #[must_use]
-    pub fn new(max_message_bytes: usize) -> Self {
-        Self {
-            requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
-            large_mib: Arc::new(Semaphore::new(2 * BYTES_PER_BYTE * max_message_bytes.div_ceil(MIB))),
-            max_message_bytes,
-        }
-    }
-
-    /// The share for a body of this length, or for one sent in chunks: it may be as large as is allowed, but hardly
-    /// any is.
-    fn for_body(&self, headers: &HeaderMap) -> Option<Share> {
-        let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-        let length = length.map_or(self.max_message_bytes / 16, |length| length.min(self.max_message_bytes));
-        self.share(length.saturating_mul(BYTES_PER_BYTE))
-    }
-
-    /// The share for this many parsed values.
-    fn for_values(&self, values: usize) -> Option<Share> {
-        self.share(values.saturating_mul(BYTES_PER_VALUE))
-    }
-
-    /// A share of memory; `None` when too much of it is taken. Little needs none.
-    fn share(&self, bytes: usize) -> Option<Share> {
-        if bytes <= SMALL {
-            return Some(None);
-        }
-        let mib = u32::try_from(bytes.div_ceil(MIB)).ok()?;
-        self.large_mib.clone().try_acquire_many_owned(mib).ok().map(Some)
+    pub fn new(budget: Arc<Budget>, max_message_bytes: usize) -> Self {
+        Self { budget, streams: Arc::new(Semaphore::new(MAX_STREAMS)), max_message_bytes }
     }
 }
 
-/// Memory that is given back when this is dropped; `None` for the little that is not counted.
-type Share = Option<OwnedSemaphorePermit>;
-
 /// Admits a request, makes its headers acceptable to the transport, keeps away what must not be parsed, and turns the
-/// transport's plain-text complaints about a body into JSON-RPC errors.
+/// transport's plain-text complaints about a body into JSON-RPC errors. The request's memory is given back when its
+/// reply is sent.
 pub async fn admit(State(admission): State<Admission>, mut request: Request, next: Next) -> Response {
-    let Ok(_request_permit) = admission.requests.try_acquire() else { return overloaded() };
+    let caller = request.extensions().get::<Caller>().copied().unwrap_or(Caller::Anyone);
+    let lease = match admission.budget.enter(caller) {
+        Ok(lease) => Arc::new(lease),
+        Err(error) => return refused(&error),
+    };
     accept_both(request.headers_mut());
-    if request.method() != Method::POST || !sends_json(request.headers()) {
-        return next.run(request).await;
-    }
-    let Some(_body_share) = admission.for_body(request.headers()) else { return overloaded() };
-    let (parts, body) = request.into_parts();
+    let response = if request.method() == Method::POST && sends_json(request.headers()) {
+        message(&admission, &lease, request, next).await
+    } else {
+        next.run(request).await
+    };
+    let Some(length) = response.body().size_hint().exact() else {
+        // A stream takes no memory to speak of, and no request's place.
+        drop(lease);
+        let Ok(place) = admission.streams.clone().try_acquire_owned() else { return refused(&overloaded()) };
+        return response.map(|body| held::until_sent(body, Arc::new(place)));
+    };
+    lease.settle(usize::try_from(length).unwrap_or(usize::MAX));
+    response.map(|body| held::until_sent(body, lease))
+}
+
+/// Reads a message, has it handled, and sees to it that a request gets an answer with its id.
+async fn message(admission: &Admission, lease: &Arc<Lease>, request: Request, next: Next) -> Response {
+    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     let mut scan = Scan::new(admission.max_message_bytes);
-    let body = match read(body, &mut scan).await {
+    if announced.is_some_and(|length| length > admission.max_message_bytes) {
+        return json_rpc_error(StatusCode::PAYLOAD_TOO_LARGE, &Value::Null, -32600, &scan.too_large());
+    }
+    let (mut parts, body) = request.into_parts();
+    let body = match read(body, &mut scan, lease).await {
         Ok(body) => body,
-        Err(cause) => {
+        Err(Unread::Refused(error)) => return refused(&error),
+        Err(Unread::Broken(cause)) => {
             tracing::debug!(%cause, "A request body could not be read");
-            let message = "Parse error: the body ended early, paused too long, or is not framed as its headers say";
+            let message = "Parse error: the body ended early, came too slowly, or is not framed as its headers say";
             return json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32700, message);
         }
     };
     if let Some(why) = scan.refusal() {
-        let status = if body.len() >= admission.max_message_bytes { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::BAD_REQUEST };
-        return json_rpc_error(status, &scan.id().unwrap_or_default(), -32600, &why);
+        if scan.is_too_large() {
+            return json_rpc_error(StatusCode::PAYLOAD_TOO_LARGE, &scan.id().unwrap_or_default(), -32600, &why);
+        }
+        let envelope = Envelope::read(&body);
+        // Of a message with too many values only a part was read.
+        let id = envelope.as_ref().and_then(|envelope| envelope.id.clone()).or_else(|| scan.id());
+        return json_rpc_error(status(id.is_some()), &id.unwrap_or_default(), -32600, &why);
     }
     if let Some(refusal) = super::auth::refusal(&parts.extensions, &body) {
         return refusal;
     }
-    let Some(_values_share) = admission.for_values(scan.values()) else { return overloaded() };
+    // What was read, and all that is made of it.
+    let wanted = body.len().saturating_mul(BYTES_PER_BYTE - 1).saturating_add(scan.values().saturating_mul(BYTES_PER_VALUE));
+    if let Err(error) = lease.grow(wanted) {
+        return refused(&error);
+    }
+    parts.extensions.insert(lease.clone());
+    let outside = Outside::of(&body);
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     // The content type was JSON, so what could not be read was the body.
-    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE { unreadable(response).await } else { response }
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE { unreadable(response, outside).await } else { response }
 }
 
-/// Reads a body until its end or until the scan refuses it.
-async fn read(body: Body, scan: &mut Scan) -> Result<Bytes, axum::Error> {
-    let mut stream = Body::new(TimeoutBody::new(BODY_PAUSE, body)).into_data_stream();
-    let mut first = None;
+/// What a body is, seen from outside.
+enum Outside {
+    Message(Envelope),
+    OtherJson,
+    NoJson,
+}
+
+impl Outside {
+    fn of(body: &[u8]) -> Self {
+        match Envelope::read(body) {
+            Some(envelope) => Self::Message(envelope),
+            None if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => Self::OtherJson,
+            None => Self::NoJson,
+        }
+    }
+}
+
+/// Why there is no body.
+enum Unread {
+    Refused(Error),
+    Broken(axum::BoxError),
+}
+
+/// Reads a body until its end or until the scan refuses it. Each piece counts as soon as it is there.
+async fn read(body: Body, scan: &mut Scan, lease: &Lease) -> Result<Bytes, Unread> {
+    let began = Instant::now();
+    let mut stream = body.into_data_stream();
+    let mut first = Bytes::new();
     let mut rest = BytesMut::new();
-    while let Some(piece) = stream.next().await {
-        let piece = piece?;
+    let mut length = 0;
+    loop {
+        let pace = Duration::from_secs((length / BODY_RATE) as u64);
+        let latest = (Instant::now() + BODY_PAUSE).min(began + BODY_TIME + pace);
+        let piece = match tokio::time::timeout_at(latest, stream.next()).await {
+            Ok(Some(Ok(piece))) => piece,
+            Ok(Some(Err(cause))) => return Err(Unread::Broken(cause.into())),
+            Ok(None) => break,
+            Err(_) => return Err(Unread::Broken("it came too slowly".into())),
+        };
+        length += piece.len();
+        lease.grow(piece.len()).map_err(Unread::Refused)?;
         scan.feed(&piece);
+        if scan.is_too_large() {
+            break;
+        }
         // Nearly every body comes in one piece, which then needs no copy.
-        match &first {
-            None => first = Some(piece),
-            Some(_) => rest.extend_from_slice(&piece),
+        if first.is_empty() {
+            first = piece;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&first);
+            }
+            rest.extend_from_slice(&piece);
         }
         if scan.refusal().is_some() {
             break;
         }
     }
-    let first = first.unwrap_or_default();
-    if rest.is_empty() {
-        return Ok(first);
-    }
-    let mut whole = BytesMut::with_capacity(first.len() + rest.len());
-    whole.extend_from_slice(&first);
-    whole.extend_from_slice(&rest);
-    Ok(whole.freeze())
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
 
 /// A client that takes JSON, or anything, is served: replies are plain JSON. The transport wants to see the event
@@ -155,29 +196,45 @@ fn sends_json(headers: &HeaderMap) -> bool {
         .is_some_and(|value| value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json"))
 }
 
-fn overloaded() -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "too many requests at once; try again in a moment\n").into_response()
+/// The status of an answer: a request that has an id reads it in the body, as with any other answer; some clients
+/// read no body of another status, and would wait for ever.
+const fn status(has_id: bool) -> StatusCode {
+    if has_id { StatusCode::OK } else { StatusCode::BAD_REQUEST }
 }
 
-async fn unreadable(response: Response) -> Response {
-    let complaint = to_bytes(response.into_body(), 64 * 1024).await.unwrap_or_default();
-    // serde's complaints about well-formed JSON of another shape begin with these words.
+fn overloaded() -> Error {
+    Error::new(Reason::Overloaded, "too many streams at once; retry in a second").with_retry_after(Duration::from_secs(1))
+}
+
+/// The answer to a request for which there is no room.
+fn refused(error: &Error) -> Response {
+    let text = format!("{}\n", error.message);
+    match error.retry_after {
+        Some(after) => {
+            let after = HeaderValue::from(after.as_secs().max(1));
+            (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, after)], text).into_response()
+        }
+        None => (StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
+    }
+}
+
+/// The answer to a body that the transport could not read.
+async fn unreadable(response: Response, outside: Outside) -> Response {
+    const NO_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
+    let complaint = to_bytes(response.into_body(), MAX_COMPLAINT).await.unwrap_or_default();
+    // serde's complaint, after the transport's own words.
     let complaint = String::from_utf8_lossy(&complaint);
-    let about = complaint.strip_prefix("fail to deserialize request body ").unwrap_or_default();
-    let well_formed = ["unrecognized ", "data did not match", "invalid ", "missing field", "unknown ", "duplicate field"]
-        .iter()
-        .any(|words| about.starts_with(words));
-    let (code, message) = if well_formed {
-        (-32600, "Invalid Request: the body is not a JSON-RPC message of MCP")
-    } else {
-        (-32700, "Parse error: the body is not valid JSON")
-    };
-    json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, code, message)
+    let complaint = complaint.strip_prefix("fail to deserialize request body ").unwrap_or_default();
+    match outside {
+        Outside::Message(envelope) if envelope.is_request() => (StatusCode::OK, axum::Json(envelope.unreadable(complaint))).into_response(),
+        Outside::Message(envelope) => json_rpc_error(StatusCode::BAD_REQUEST, &envelope.id.unwrap_or_default(), -32600, NO_MESSAGE),
+        Outside::OtherJson => json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32600, NO_MESSAGE),
+        Outside::NoJson => json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32700, "Parse error: the body is not valid JSON"),
+    }
 }
 
 fn json_rpc_error(status: StatusCode, id: &Value, code: i32, message: &str) -> Response {
-    let body = serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
-    (status, axum::Json(body)).into_response()
+    (status, axum::Json(envelope::error(id, code, message))).into_response()
 }
 
 #[cfg(test)]
@@ -199,23 +256,5 @@ mod tests {
             assert_eq!(accept(value), "application/json, text/event-stream");
         }
         assert_eq!(accept(Some("text/html")), "text/html");
-    }
-
-    #[test]
-    fn two_of_the_largest_bodies_fit_and_small_ones_always_do() {
-        let admission = Admission::new(64 * MIB);
-        let with = |length: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::CONTENT_LENGTH, length.parse().unwrap());
-            admission.for_body(&headers)
-        };
-        let first = with("67108864").unwrap();
-        let _second = with("99999999999").unwrap();
-        assert!(with("67108864").is_none());
-        assert!(admission.for_values(1_000_000).is_none());
-        assert!(with("1048576").is_some());
-        assert!(admission.for_values(1000).is_some());
-        drop(first);
-        assert!(with("67108864").is_some());
     }
 }

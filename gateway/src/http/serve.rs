@@ -1,71 +1,332 @@
-//! The accept loop: bounded connections, no waiting for slow heads, and a bounded drain at the end.
+//! The accept loop: bounded connections, fair to each address, without waiting for peers that ask for nothing or take
+//! nothing, and a bounded drain at the end.
 
+use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, HttpBody as _};
+use axum::extract::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service as _;
 
-/// Connections open at the same time; more wait in the system's queue.
-const MAX_CONNECTIONS: usize = 1024;
-/// How long a client may take to send a request head, and how long an idle connection is kept.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
+use crate::http::held;
+
+/// Bytes of a request head, and of what is read at once.
+const MAX_HEAD_BYTES: usize = 32 * 1024;
+/// Requests at once on one HTTP/2 connection.
+const MAX_STREAMS: u32 = 256;
 /// How long running requests may go on after the stop.
 const DRAIN: Duration = Duration::from_secs(10);
+/// A warning that an attacker could cause at will comes once in this time.
+const WARN_AGAIN: Duration = Duration::from_secs(10);
+/// Bytes a second at which a peer takes a long reply, at least.
+const REPLY_RATE: u64 = 64 * 1024;
+
+/// What connections may take.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionLimits {
+    /// Connections at once. When there are more, the one that has been idle for longest is closed.
+    pub connections: usize,
+    /// Connections at once from one address (IPv6: one /64 network). A proxy makes all its clients one address.
+    pub per_address: usize,
+    /// How long a connection may be open without a request in work: silent, in the middle of a head, or between two
+    /// requests. Longer than proxies keep theirs, so that these do not send into a connection that is being closed.
+    pub idle: Duration,
+    /// How long a peer may take nothing of a reply; for all of it it has twice that and a second for each 64 KiB.
+    pub reply: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { connections: 1024, per_address: 512, idle: Duration::from_secs(75), reply: Duration::from_secs(30) }
+    }
+}
 
 /// Serves `app` on `listener` until `stop` is cancelled, then lets running requests finish for ten seconds.
 ///
 /// # Errors
 /// None at present; a failed connection ends that connection alone.
-pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(listener: TcpListener, app: Router, limits: ConnectionLimits, stop: CancellationToken) -> io::Result<()> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(MAX_HEAD_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(256)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
+        // What nobody reads yet, as before authentication, is bounded by the window: it starts small and grows as it
+        // is read.
+        .adaptive_window(true)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(10));
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
+    let builder = Arc::new(builder);
+    let open = Arc::new(Open { limits, connections: Mutex::default() });
+    let tracker = TaskTracker::new();
+    let cut = CancellationToken::new();
+    let mut warned: Option<Instant> = None;
     loop {
-        let permit = tokio::select! {
+        let accepted = tokio::select! {
             () = stop.cancelled() => break,
-            permit = connections.clone().acquire_owned() => permit.map_err(io::Error::other)?,
+            accepted = listener.accept() => accepted,
         };
-        let stream = tokio::select! {
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    // Out of file descriptors, mostly: accepting at once again would spin.
-                    tracing::warn!(%error, "A connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            },
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, mostly: accepting at once again would spin.
+                tracing::warn!(%error, "A connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Some(connection) = open.admit(network(address.ip())) else {
+            if warned.is_none_or(|at| at.elapsed() > WARN_AGAIN) {
+                warned = Some(Instant::now());
+                tracing::warn!(
+                    address = %address.ip(),
+                    "Closed a new connection: all that this address may have (GATEWAY_MAX_CONNECTIONS_PER_ADDRESS), or all there may be, are in work"
+                );
+            }
+            continue;
         };
         // Replies are written whole; waiting for more to send would only delay them.
         let _ = stream.set_nodelay(true);
-        let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(app.clone())).into_owned();
-        let connection = graceful.watch(connection);
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error, "A connection ended with an error");
-            }
-            drop(permit);
-        });
+        let serving = connection.serve(stream, builder.clone(), app.clone(), stop.clone());
+        let cut = cut.clone();
+        tracker.spawn(async move { cut.run_until_cancelled(serving).await });
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN, graceful.shutdown()).await.is_err() {
+    tracker.close();
+    if tokio::time::timeout(DRAIN, tracker.wait()).await.is_err() {
         tracing::warn!("Requests still ran ten seconds after the stop and were cut off");
+        cut.cancel();
+        tracker.wait().await;
     }
     Ok(())
+}
+
+/// What counts as one address: in IPv6 a customer has a whole network.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// The open connections.
+#[derive(Debug)]
+struct Open {
+    limits: ConnectionLimits,
+    connections: Mutex<Connections>,
+}
+
+#[derive(Debug, Default)]
+struct Connections {
+    next: u64,
+    by_number: HashMap<u64, Arc<Progress>>,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+impl Open {
+    /// A place for a new connection, for which an idle one is closed where there is none; `None` when all are in use.
+    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_address = connections.by_address.get(&address).copied().unwrap_or(0);
+        let crowded = of_address >= self.limits.per_address;
+        if crowded || connections.by_number.len() >= self.limits.connections {
+            let idle = connections.by_number.iter().filter(|(_, other)| !crowded || other.address == address);
+            let idle = idle.filter_map(|(number, other)| Some((other.idle_since()?, *number))).min();
+            let (_, number) = idle?;
+            connections.remove(number)?.close.notify_one();
+        }
+        let number = connections.next;
+        connections.next += 1;
+        let progress = Arc::new(Progress::new(address));
+        connections.by_number.insert(number, progress.clone());
+        *connections.by_address.entry(address).or_default() += 1;
+        Some(Place { open: self.clone(), number, progress })
+    }
+}
+
+impl Connections {
+    fn remove(&mut self, number: u64) -> Option<Arc<Progress>> {
+        let removed = self.by_number.remove(&number)?;
+        if let Some(count) = self.by_address.get_mut(&removed.address) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&removed.address);
+            }
+        }
+        Some(removed)
+    }
+}
+
+/// A connection's place among the open ones, which is free again when this is dropped.
+struct Place {
+    open: Arc<Open>,
+    number: u64,
+    progress: Arc<Progress>,
+}
+
+impl Place {
+    /// Serves requests until the peer leaves, is idle for too long, or takes nothing.
+    async fn serve(self, stream: TcpStream, builder: Arc<auto::Builder<TokioExecutor>>, app: Router, stop: CancellationToken) {
+        let limits = self.open.limits;
+        let service = {
+            let progress = self.progress.clone();
+            hyper::service::service_fn(move |request: Request<Incoming>| {
+                let work = InWork::begin(progress.clone());
+                let response = app.clone().call(request.map(Body::new));
+                async move { response.await.map(|response| work.until_sent(response, limits)) }
+            })
+        };
+        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut look = tokio::time::interval(limits.idle.min(limits.reply) / 4);
+        let mut stopping = false;
+        loop {
+            tokio::select! {
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
+                        tracing::debug!(error, "A connection ended with an error");
+                    }
+                    return;
+                }
+                () = stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = self.progress.close.notified() => return,
+                _ = look.tick() => {
+                    let idle = self.progress.idle_since().is_some_and(|since| since.elapsed() > limits.idle);
+                    if idle || self.progress.is_stuck(limits.reply) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.open.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(self.number);
+    }
+}
+
+/// What is known of one connection.
+#[derive(Debug)]
+struct Progress {
+    address: IpAddr,
+    close: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    next: u64,
+    in_work: HashMap<u64, Step>,
+    /// When the last request was done with; at first, when the connection was opened.
+    idle_since: Instant,
+}
+
+/// How far a request is.
+#[derive(Debug)]
+enum Step {
+    /// It has no response yet; the layers below bound its time.
+    Asked,
+    /// Its reply is being sent.
+    Reply {
+        /// When all of it must be taken; `None` for a stream, which lasts as long as the peer takes what comes.
+        latest: Option<Instant>,
+        /// When the last part was taken.
+        moved: Instant,
+        /// Parts that are handed over and not taken yet.
+        unsent: usize,
+    },
+}
+
+impl Progress {
+    fn new(address: IpAddr) -> Self {
+        let state = State { next: 0, in_work: HashMap::new(), idle_since: Instant::now() };
+        Self { address, close: Notify::new(), state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Since when nothing is in work; `None` while something is.
+    fn idle_since(&self) -> Option<Instant> {
+        let state = self.state();
+        state.in_work.is_empty().then_some(state.idle_since)
+    }
+
+    /// Whether the peer takes nothing, or too slowly.
+    fn is_stuck(&self, patience: Duration) -> bool {
+        self.state().in_work.values().any(|step| match step {
+            Step::Asked | Step::Reply { latest: None, unsent: 0, .. } => false,
+            Step::Reply { latest, moved, .. } => moved.elapsed() > patience || latest.is_some_and(|latest| latest < Instant::now()),
+        })
+    }
+}
+
+/// A request until the last byte of its reply is taken.
+struct InWork {
+    progress: Arc<Progress>,
+    number: u64,
+}
+
+impl InWork {
+    fn begin(progress: Arc<Progress>) -> Self {
+        let mut state = progress.state();
+        let number = state.next;
+        state.next += 1;
+        state.in_work.insert(number, Step::Asked);
+        drop(state);
+        Self { progress, number }
+    }
+
+    fn until_sent(self, response: Response, limits: ConnectionLimits) -> Response {
+        let now = Instant::now();
+        let latest = response.body().size_hint().exact().map(|length| now + 2 * limits.reply + Duration::from_secs(length / REPLY_RATE));
+        self.progress.state().in_work.insert(self.number, Step::Reply { latest, moved: now, unsent: 0 });
+        let kept = Arc::new(self);
+        response.map(|body| held::until_sent(body, kept))
+    }
+
+    fn moved(&self, change: impl FnOnce(&mut usize)) {
+        if let Some(Step::Reply { moved, unsent, .. }) = self.progress.state().in_work.get_mut(&self.number) {
+            *moved = Instant::now();
+            change(unsent);
+        }
+    }
+}
+
+impl held::Keep for InWork {
+    fn handed_over(&self) {
+        self.moved(|unsent| *unsent += 1);
+    }
+
+    fn sent(&self) {
+        self.moved(|unsent| *unsent -= 1);
+    }
+}
+
+impl Drop for InWork {
+    fn drop(&mut self) {
+        let mut state = self.progress.state();
+        state.in_work.remove(&self.number);
+        state.idle_since = Instant::now();
+    }
 }

@@ -3,13 +3,14 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use context_gateway::handler::Credentials;
-use context_gateway::http::{HttpConfig, app, serve};
+use context_gateway::http::{ConnectionLimits, Guarded, HttpConfig, app, serve};
+use context_gateway::memory::{Budget, Caller};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tower::ServiceExt as _;
 
 use crate::fake::{Behaviour, MAX_MESSAGE_BYTES, setup};
-use crate::session::{ERAS, Era, exchange, post, router};
+use crate::session::{ERAS, Era, UNREADABLE, budget, exchange, post, router};
 
 const LEGACY: Era = Era::Legacy("2025-11-25");
 
@@ -195,11 +196,11 @@ async fn a_message_that_must_not_be_parsed_is_refused_with_its_id() {
     let setup = setup(Credentials::Callers);
     let call = LEGACY.request(7, "tools/call", json!({"name": "store_context", "arguments": {"metadata": {"list": vec![0; 1_100_000]}}}));
     let (status, reply) = exchange(&router(&setup), post(LEGACY, &call)).await;
-    assert_eq!((status, reply["id"].as_u64(), reply["error"]["code"].as_i64()), (StatusCode::BAD_REQUEST, Some(7), Some(-32600)));
+    assert_eq!((status, reply["id"].as_u64(), reply["error"]["code"].as_i64()), (StatusCode::OK, Some(7), Some(-32600)));
     let mut request = post(LEGACY, &list());
     *request.body_mut() = Body::from("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":{\"n\":18446744073709551616}}");
     let (status, reply) = exchange(&router(&setup), request).await;
-    assert_eq!((status, reply["id"].as_u64()), (StatusCode::BAD_REQUEST, Some(7)));
+    assert_eq!((status, reply["id"].as_u64()), (StatusCode::OK, Some(7)));
     assert!(reply["error"]["message"].as_str().unwrap().contains("18446744073709551616"), "{reply}");
     assert!(setup.fake.seen().is_empty());
 }
@@ -217,7 +218,8 @@ async fn the_stop_closes_idle_connections_and_ends_subscriptions() {
         guarded_as: None,
         max_message_bytes: MAX_MESSAGE_BYTES,
     };
-    let serving = tokio::spawn(serve(listener, app(setup.gateway.clone(), &config, stop.clone()), stop.clone()));
+    let app = app(setup.gateway.clone(), &config, budget(), stop.clone());
+    let serving = tokio::spawn(serve(listener, app, ConnectionLimits::default(), stop.clone()));
     let mut idle = tokio::net::TcpStream::connect(address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut start = [0; 15];
@@ -241,4 +243,251 @@ async fn the_stop_closes_idle_connections_and_ends_subscriptions() {
     idle.read_to_end(&mut rest).await.unwrap();
     stream.read_to_end(&mut rest).await.unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn every_request_that_cannot_be_read_is_answered_with_its_id_and_not_by_a_bare_400() {
+    let setup = setup(Credentials::Callers);
+    let router = router(&setup);
+    for (message, code) in UNREADABLE {
+        let mut request = post(LEGACY, &list());
+        *request.body_mut() = Body::from(message);
+        let (status, reply) = exchange(&router, request).await;
+        let seen = (status, reply["id"].as_str(), reply["error"]["code"].as_i64());
+        assert_eq!(seen, (StatusCode::OK, Some("ID"), Some(code)), "{message}\n{reply}");
+    }
+    assert!(setup.fake.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_revision_without_initialize_answers_it_as_an_unknown_method() {
+    let setup = setup(Credentials::Callers);
+    let router = router(&setup);
+    let mut request = with(post(LEGACY, &list()), "mcp-protocol-version", "2026-07-28");
+    request.headers_mut().insert("mcp-method", "initialize".parse().unwrap());
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
+    let message = json!({"jsonrpc": "2.0", "id": "ID", "method": "initialize", "params": {"_meta": meta}});
+    *request.body_mut() = Body::from(message.to_string());
+    let (status, reply) = exchange(&router, request).await;
+    let seen = (status, reply["id"].as_str(), reply["error"]["code"].as_i64());
+    assert_eq!(seen, (StatusCode::NOT_FOUND, Some("ID"), Some(-32601)), "{reply}");
+}
+
+/// A body of so many MiB in chunks, and how many of them were taken.
+fn chunks(count: usize) -> (Body, std::sync::Arc<std::sync::atomic::AtomicUsize>) {
+    let taken = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counter = taken.clone();
+    let chunks = futures::stream::iter((0..count).map(move |_| {
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok::<_, std::io::Error>(vec![b' '; 1024 * 1024])
+    }));
+    (Body::from_stream(chunks), taken)
+}
+
+fn guarded(setup: &crate::fake::Setup, budget: std::sync::Arc<Budget>) -> axum::Router {
+    let config = HttpConfig {
+        listen: "127.0.0.1:7421".parse().unwrap(),
+        allowed_hosts: vec![],
+        allowed_origins: vec![],
+        guarded_as: Some(Guarded { resource: "http://127.0.0.1:7421/mcp".into(), issuer: None, scope_prefix: String::new() }),
+        max_message_bytes: MAX_MESSAGE_BYTES,
+    };
+    app(setup.gateway.clone(), &config, budget, tokio_util::sync::CancellationToken::new())
+}
+
+#[tokio::test]
+async fn nothing_is_read_from_a_caller_without_a_key_and_little_from_one_whom_the_service_cannot_name() {
+    let mut setup = setup(Credentials::Callers);
+    setup.server.kill();
+    let budget = budget();
+    let router = guarded(&setup, budget.clone());
+    let (body, taken) = chunks(50);
+    let request = post(LEGACY, &list()).map(|_| body);
+    assert_eq!(exchange(&router, request).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(taken.load(std::sync::atomic::Ordering::Relaxed), 0);
+    let (body, taken) = chunks(50);
+    let request = with(post(LEGACY, &list()).map(|_| body), "authorization", "Bearer sk_prod_garbage");
+    let response = router.clone().oneshot(request).await.unwrap();
+    assert_eq!((response.status(), response.headers()["retry-after"].to_str().unwrap()), (StatusCode::SERVICE_UNAVAILABLE, "1"));
+    let share = budget.total() / 16;
+    assert!(taken.load(std::sync::atomic::Ordering::Relaxed) <= share / 1024 / 1024 + 1);
+    drop(response);
+    assert_eq!(budget.used(), 0);
+    // What is small is served: the tools are listed while the service is away.
+    let request = with(post(LEGACY, &list()), "authorization", "Bearer sk_prod_garbage");
+    assert_eq!(exchange(&router, request).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_announced_one_takes_nothing() {
+    let setup = setup(Credentials::Callers);
+    let budget = budget();
+    let config = HttpConfig {
+        listen: "127.0.0.1:7421".parse().unwrap(),
+        allowed_hosts: vec![],
+        allowed_origins: vec![],
+        guarded_as: None,
+        max_message_bytes: MAX_MESSAGE_BYTES,
+    };
+    let router = app(setup.gateway.clone(), &config, budget.clone(), tokio_util::sync::CancellationToken::new());
+    let (body, taken) = chunks(1);
+    let request = with(post(LEGACY, &list()).map(|_| body), "content-length", &(MAX_MESSAGE_BYTES + 1).to_string());
+    assert_eq!(exchange(&router, request).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(taken.load(std::sync::atomic::Ordering::Relaxed), 0);
+    // Announced in full, and never sent.
+    let arrived = std::sync::Arc::new(tokio::sync::Notify::new());
+    let notify = arrived.clone();
+    let body = Body::from_stream(futures::stream::poll_fn(move |_| {
+        notify.notify_one();
+        std::task::Poll::<Option<Result<Vec<u8>, std::io::Error>>>::Pending
+    }));
+    let request = with(post(LEGACY, &list()).map(|_| body), "content-length", &MAX_MESSAGE_BYTES.to_string());
+    let waiting = tokio::spawn(router.clone().oneshot(request));
+    arrived.notified().await;
+    assert_eq!(budget.used(), 0);
+    waiting.abort();
+}
+
+#[tokio::test]
+async fn a_reply_for_which_there_is_no_room_is_an_error_that_says_so() {
+    let setup = setup(Credentials::Callers);
+    let budget = Budget::new(1024 * 1024, 0);
+    let config = HttpConfig {
+        listen: "127.0.0.1:7421".parse().unwrap(),
+        allowed_hosts: vec![],
+        allowed_origins: vec![],
+        guarded_as: None,
+        max_message_bytes: MAX_MESSAGE_BYTES,
+    };
+    let router = app(setup.gateway.clone(), &config, budget.clone(), tokio_util::sync::CancellationToken::new());
+    let call = LEGACY.request(1, "tools/call", json!({"name": "get_context_by_ids", "arguments": {"context_ids": [42]}}));
+    let (status, reply) = exchange(&router, post(LEGACY, &call)).await;
+    assert_eq!((status, &reply["result"]["isError"]), (StatusCode::OK, &json!(false)));
+    // Room for the request and 100 bytes.
+    let text = call.to_string();
+    let request = text.len() * 3 + text.matches(['{', '[', ',']).count() * 260;
+    let rest = budget.enter(Caller::Anyone).unwrap();
+    rest.grow(budget.total() / 16 * 15 - request - 100).unwrap();
+    let (status, reply) = exchange(&router, post(LEGACY, &call)).await;
+    let error: Value = serde_json::from_str(reply["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!((status, &reply["result"]["isError"], &error["reason"]), (StatusCode::OK, &json!(true), &json!("OVERLOADED")));
+    assert_eq!(setup.fake.seen().len(), 3, "a read that was answered is not tried again: {:?}", setup.fake.seen());
+    drop(rest);
+    assert_eq!(budget.used(), 0);
+}
+
+/// Serves a router of its own with these limits.
+async fn listening(app: axum::Router, limits: ConnectionLimits) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, app, limits, tokio_util::sync::CancellationToken::new()));
+    address
+}
+
+fn small() -> axum::Router {
+    axum::Router::new().route("/", axum::routing::get(|| async { "hello" }))
+}
+
+async fn asks(stream: &mut tokio::net::TcpStream) -> std::io::Result<String> {
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await?;
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"hello") {
+        if stream.read_buf(&mut seen).await? == 0 {
+            break;
+        }
+    }
+    Ok(String::from_utf8_lossy(&seen).into_owned())
+}
+
+#[tokio::test]
+async fn silent_connections_make_way_for_those_that_ask() {
+    let limits = ConnectionLimits { connections: 8, per_address: 4, ..ConnectionLimits::default() };
+    let address = listening(small(), limits).await;
+    let mut silent = Vec::new();
+    for _ in 0..20 {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+    let mut asking = tokio::net::TcpStream::connect(address).await.unwrap();
+    assert!(asks(&mut asking).await.unwrap().ends_with("hello"));
+    // The silent ones that had to go are closed.
+    assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn an_address_whose_connections_are_all_in_work_gets_no_more_and_the_others_do() {
+    let started = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let entered = started.clone();
+    let slow = small().route(
+        "/slow",
+        axum::routing::get(move || async move {
+            entered.add_permits(1);
+            std::future::pending::<()>().await;
+        }),
+    );
+    let limits = ConnectionLimits { connections: 8, per_address: 4, ..ConnectionLimits::default() };
+    let address = listening(slow, limits).await;
+    let mut busy = Vec::new();
+    for _ in 0..4 {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        busy.push(stream);
+    }
+    let _all = started.acquire_many(4).await.unwrap();
+    let mut fifth = tokio::net::TcpStream::connect(address).await.unwrap();
+    assert!(asks(&mut fifth).await.map_or(true, |seen| seen.is_empty()));
+    let other = tokio::net::TcpSocket::new_v4().unwrap();
+    other.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = other.connect(address).await.unwrap();
+    assert!(asks(&mut other).await.unwrap().ends_with("hello"));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_is_closed_whatever_it_began() {
+    let limits = ConnectionLimits { idle: std::time::Duration::from_millis(200), ..ConnectionLimits::default() };
+    let address = listening(small(), limits).await;
+    for begun in ["", "GET / HT", "GET / HTTP/1.1\r\nhost: loc", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(begun.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        // It ends by itself; a reset is an end too.
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all() {
+    const LENGTH: usize = 64 * 1024 * 1024;
+    let big = small().route("/big", axum::routing::get(|| async { vec![b'x'; LENGTH] }));
+    let limits = ConnectionLimits { reply: std::time::Duration::from_millis(500), ..ConnectionLimits::default() };
+    let address = listening(big, limits).await;
+    let ask = b"GET /big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut stuck = tokio::net::TcpStream::connect(address).await.unwrap();
+    stuck.write_all(ask).await.unwrap();
+    let mut reader = tokio::net::TcpStream::connect(address).await.unwrap();
+    reader.write_all(ask).await.unwrap();
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).await.unwrap();
+    assert!(all.len() > LENGTH);
+    // Written to until it is known to be closed: it is the other side that gave up.
+    while stuck.write_all(b" ").await.is_ok() {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_peer_on_http_2_that_gives_a_reply_no_room_is_cut() {
+    let big = small().route("/big", axum::routing::get(|| async { vec![b'x'; 1024 * 1024] }));
+    let limits = ConnectionLimits { reply: std::time::Duration::from_millis(500), ..ConnectionLimits::default() };
+    let address = listening(big, limits).await;
+    let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    let mut builder = h2::client::Builder::new();
+    let (client, connection) = builder.initial_window_size(0).handshake::<_, bytes::Bytes>(stream).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = Request::get(format!("http://{address}/big")).body(()).unwrap();
+    let (response, _) = client.ready().await.unwrap().send_request(request, true).unwrap();
+    let response = response.await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    // It answers pings, and would for ever.
+    let _ = connection.await.unwrap();
+    drop(response);
 }

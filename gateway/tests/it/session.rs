@@ -4,6 +4,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use context_gateway::http::{HttpConfig, app};
+use context_gateway::memory::Budget;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 use tokio_util::sync::CancellationToken;
@@ -41,8 +42,36 @@ pub fn router(setup: &Setup) -> Router {
         guarded_as: None,
         max_message_bytes: MAX_MESSAGE_BYTES,
     };
-    app(setup.gateway.clone(), &config, CancellationToken::new())
+    app(setup.gateway.clone(), &config, budget(), CancellationToken::new())
 }
+
+/// Memory for one message of the largest size.
+pub fn budget() -> std::sync::Arc<Budget> {
+    Budget::new(0, MAX_MESSAGE_BYTES)
+}
+
+/// Requests that no parser of MCP accepts, with the code of the error that each must get, and its id.
+pub const UNREADABLE: [(&str, i64); 13] = [
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":18446744073709551616}}}"#,
+        -32600,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":-9223372036854775809}}}"#,
+        -32600,
+    ),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":1e999}}}"#, -32600),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":"\ud800"}}}"#, -32600),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":[]}}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":5,"arguments":{}}}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"arguments":{}}}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":["list_threads"]}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":"list_threads"}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call"}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"resources/read","params":{"uri":7}}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"prompts/get","params":{"name":"recall","arguments":[]}}"#, -32602),
+    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/cull","params":[]}"#, -32602),
+];
 
 /// A POST to `/mcp` as this era sends it.
 pub fn post(era: Era, message: &Value) -> Request<Body> {
@@ -92,6 +121,7 @@ impl Pipe {
             server_reader,
             server_writer,
             MAX_MESSAGE_BYTES,
+            budget(),
             stop.clone(),
         ));
         let mut pipe = Self { lines: BufReader::new(reader).lines(), writer, serving, stop, next: 0, era };

@@ -4,7 +4,7 @@ use context_gateway::handler::Credentials;
 use serde_json::{Value, json};
 
 use crate::fake::{Behaviour, setup};
-use crate::session::{ERAS, Era, Pipe};
+use crate::session::{ERAS, Era, Pipe, UNREADABLE, budget};
 
 #[tokio::test]
 async fn every_revision_lists_tools_prompts_and_resources_without_the_service() {
@@ -51,7 +51,7 @@ async fn a_client_that_leaves_ends_the_gateway_even_before_its_first_word() {
     drop(client);
     let (reader, writer) = tokio::io::split(server);
     let stop = tokio_util::sync::CancellationToken::new();
-    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, stop).await.unwrap();
+    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, budget(), stop).await.unwrap();
 }
 
 #[tokio::test]
@@ -159,4 +159,67 @@ async fn two_calls_with_one_id_make_no_internal_error() {
     assert!(reply["error"]["code"] != -32603, "{reply}");
     setup.fake.behave(Behaviour::Answer);
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
+}
+
+#[tokio::test]
+async fn every_request_that_cannot_be_read_is_answered_with_its_id() {
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    for (message, code) in UNREADABLE {
+        pipe.send_raw(message).await;
+        let reply = pipe.line().await.unwrap();
+        assert_eq!((reply["id"].as_str(), reply["error"]["code"].as_i64()), (Some("ID"), Some(code)), "{message}\n{reply}");
+    }
+    pipe.send_raw(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#).await;
+    assert_eq!(pipe.line().await.unwrap()["id"], 1.5);
+    pipe.send_raw("5").await;
+    assert_eq!(pipe.line().await.unwrap()["error"]["code"], -32600);
+    // Neither is a request, and to answer what is no JSON could go back and forth for ever.
+    pipe.send_raw("no json\n\n{\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":1}").await;
+    assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
+    pipe.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_more_is_read_from_a_client_that_leaves_its_replies_unread_and_nothing_is_lost() {
+    const REQUESTS: usize = 5000;
+    let setup = setup(Credentials::Own(None));
+    let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
+    let mut sent = 0;
+    while sent < REQUESTS {
+        // Long enough that the pipe holds few of them.
+        let request = pipe.start("tools/list", json!({"_meta": {"padding": "x".repeat(4000)}}));
+        // Long enough for any machine: no more is taken, however long one waits.
+        if tokio::time::timeout(std::time::Duration::from_secs(3), request).await.is_err() {
+            break;
+        }
+        sent += 1;
+    }
+    assert!(sent < REQUESTS, "replies of {REQUESTS} requests are held");
+    for _ in 0..sent {
+        assert!(pipe.line().await.unwrap()["result"]["tools"].is_array());
+    }
+}
+
+#[tokio::test]
+async fn the_answer_to_a_last_bad_line_is_written_before_the_end() {
+    let setup = setup(Credentials::Own(None));
+    let (client, server) = tokio::io::duplex(1024 * 1024);
+    let (reader, writer) = tokio::io::split(server);
+    let input = concat!(
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        "\n",
+        r#"{"jsonrpc":"2.0","id":"last","method":"tools/call","params":5}"#,
+        "\n"
+    );
+    let (mut output, mut client) = tokio::io::split(client);
+    tokio::io::AsyncWriteExt::write_all(&mut client, input.as_bytes()).await.unwrap();
+    tokio::io::AsyncWriteExt::shutdown(&mut client).await.unwrap();
+    let stop = tokio_util::sync::CancellationToken::new();
+    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, budget(), stop).await.unwrap();
+    let mut text = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut output, &mut text).await.unwrap();
+    assert!(text.lines().any(|line| line.contains("\"last\"")), "{text}");
 }

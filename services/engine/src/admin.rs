@@ -1,10 +1,10 @@
 //! What whoever operates the service does to keys and owners, from the command line.
 
-use context_model::{CreateApiKeyRequest, Error, Reason, Result, Scope, Timestamp};
-use context_store::{AuditLine, KeyChange, OwnerId, OwnerSummary};
+use context_model::{ApiKey, ApiKeyRequest, CreateApiKeyRequest, Error, Operation, Reason, Result, Scope, Timestamp};
+use context_store::{AuditLine, OwnerId, OwnerSummary};
 use serde::{Deserialize, Serialize};
 
-use crate::keys::{NewKey, caller_of, shown};
+use crate::keys::{NewKey, caller_of, check_id, shown};
 use crate::{Engine, Reach};
 
 /// One command.
@@ -58,6 +58,18 @@ pub enum Admin {
     },
 }
 
+/// A key that works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidKey {
+    /// Whose.
+    pub owner: String,
+    /// What is known about it.
+    pub key: ApiKey,
+}
+
+/// What the audit log calls replacing a key; only the operator does it.
+const ROTATE_API_KEY: &str = "rotate_api_key";
+
 /// Lines of the audit log that are printed at a time.
 pub const AUDIT_LINES: u32 = 100_000;
 
@@ -71,19 +83,22 @@ impl Engine {
         match command {
             Admin::CreateKey { owner, key } => {
                 let (owner, new) = (owner_id(&owner)?, self.new_key(key)?);
-                let made = self.make_key(&owner, new).await?;
-                Ok(format!("{}\nThis is the only time the key is shown. Its id is {}.\n", made.key, made.api_key.id))
+                let made = self.make_key(&owner, new, None).await?;
+                Ok(self.with_notice(format!("{}\nThis is the only time the key is shown. Its id is {}.\n", made.key, made.api_key.id)))
             }
             Admin::ListKeys { owner } => {
                 let keys = self.key_store()?.list_keys(&owner_id(&owner)?).await.map_err(crate::store_error)?;
                 Ok(keys.into_iter().map(|key| json_line(&shown(key))).collect())
             }
             Admin::RevokeKey { owner, key_id } => {
-                let change = KeyChange { deactivated_at: Some(self.clock.now()), ..KeyChange::default() };
-                let key = self.change_key(&owner_id(&owner)?, &key_id, change).await?;
-                Ok(format!("Key {} ({}) is switched off.\n", key.id, key.name))
+                let key_id = check_id(ApiKeyRequest { key_id })?;
+                let key = self.switch_off(&owner_id(&owner)?, &key_id, None).await?;
+                Ok(self.with_notice(format!("Key {} ({}) is switched off.\n", key.id, key.name)))
             }
-            Admin::RotateKey { owner, key_id } => self.rotate(&owner_id(&owner)?, &key_id).await,
+            Admin::RotateKey { owner, key_id } => {
+                let key_id = check_id(ApiKeyRequest { key_id })?;
+                Ok(self.with_notice(self.rotate(&owner_id(&owner)?, &key_id).await?))
+            }
             Admin::CreateOwner { owner } => {
                 let owner = owner_id(&owner)?;
                 self.key_store()?.create_owner(&owner, self.clock.now()).await.map_err(crate::store_error)?;
@@ -118,16 +133,40 @@ impl Engine {
     }
 
     async fn rotate(&self, owner: &OwnerId, key_id: &str) -> Result<String> {
+        let gone = || Error::new(Reason::ApiKeyNotFound, "there is no such key that is not switched off already");
         let found = self.key_store()?.key(owner, key_id).await.map_err(crate::store_error)?;
-        let Some(old) = found.filter(|key| key.deactivated_at.is_none()) else {
-            return Err(Error::new(Reason::ApiKeyNotFound, "there is no such key that is not switched off already"));
-        };
+        let old = found.filter(|key| key.deactivated_at.is_none()).ok_or_else(gone)?;
         let caller = caller_of(&old);
         let new = NewKey { name: old.name, scopes: caller.scopes, expires_at: old.expires_at, reach: caller.reach };
-        let made = self.make_key(owner, new).await?;
-        let change = KeyChange { deactivated_at: Some(self.clock.now()), ..KeyChange::default() };
-        self.change_key(owner, key_id, change).await?;
-        Ok(format!("{}\nThis is the only time the key is shown. Its id is {}. The old key is switched off.\n", made.key, made.api_key.id))
+        let (secret, key) = self.generate_key(owner, new).await?;
+        let new_id = key.id.clone();
+        let events = vec![self.event(ROTATE_API_KEY, key_id, None), self.event(Operation::CreateApiKey.as_str(), &new_id, None)];
+        if !self.key_store()?.replace_key(key_id, key, events).await.map_err(crate::store_error)? {
+            return Err(gone());
+        }
+        let secret = secret.reveal();
+        Ok(format!("{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is switched off.\n"))
+    }
+
+    fn with_notice(&self, text: String) -> String {
+        match self.config.auth {
+            true => text,
+            false => text + "AUTH is off: nothing asks for keys yet.\n",
+        }
+    }
+
+    /// Keys of all owners that work now, newest first, without their secrets: what turning authentication on lets in. The
+    /// first `limit` of them, and whether there are more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn valid_keys(&self, limit: u32) -> Result<(Vec<ValidKey>, bool)> {
+        let now = self.clock.now();
+        let mut keys = self.key_store()?.active_keys(limit.saturating_add(1)).await.map_err(crate::store_error)?;
+        let more = keys.len() > limit as usize;
+        keys.truncate(limit as usize);
+        let valid = keys.into_iter().filter(|key| key.expires_at.is_none_or(|expiry| now < expiry));
+        Ok((valid.map(|key| ValidKey { owner: key.owner.as_str().to_owned(), key: shown(key) }).collect(), more))
     }
 
     /// The key of a service that has none yet, with every right of the owner `default`; `None` when any was ever made.
@@ -139,7 +178,7 @@ impl Engine {
             return Ok(None);
         }
         let new = NewKey { name: "first".to_owned(), scopes: Scope::ALL.to_vec(), expires_at: None, reach: Reach::All };
-        Ok(Some(self.make_key(&OwnerId::default(), new).await?.key))
+        Ok(Some(self.make_key(&OwnerId::default(), new, None).await?.key))
     }
 }
 

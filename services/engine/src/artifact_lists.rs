@@ -1,13 +1,13 @@
 //! Listing and searching artifacts.
 
 use context_model::{
-    ArtifactHit, ArtifactId, ArtifactSummary, Error, ListArtifactsReply, ListArtifactsRequest, Result, SearchArtifactsReply,
+    ArtifactHit, ArtifactId, ArtifactSummary, Error, ListArtifactsReply, ListArtifactsRequest, Operation, Result, SearchArtifactsReply,
     SearchArtifactsRequest, Timestamp, Violations, invalid_input,
 };
-use context_store::{ArtifactPage, ListedArtifact, PageStart};
+use context_store::{ArtifactPage, ListedArtifact, PageStart, seal};
 
 use crate::artifacts::failed;
-use crate::{Caller, Engine, Scope, validate};
+use crate::{Caller, Engine, validate};
 
 const DEFAULT_LIMIT: i64 = 10;
 const MAX_LIMIT: i64 = 50;
@@ -22,7 +22,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn list_artifacts(&self, caller: &Caller, request: ListArtifactsRequest) -> Result<ListArtifactsReply> {
-        caller.require_for_artifacts(Scope::Read)?;
+        caller.require(Operation::ListArtifacts)?;
         let ListArtifactsRequest { limit, offset, cursor, min_revision } = request;
         let mut violations = Violations::default();
         let page = validate::page(limit, offset, DEFAULT_LIMIT, MAX_LIMIT, i64::from(u32::MAX), &mut violations);
@@ -49,8 +49,8 @@ impl Engine {
             artifacts.pop();
         }
         let next_cursor = artifacts.last().filter(|_| more).map(cursor_after);
-        let result = artifacts.into_iter().map(|artifact| {
-            let ListedArtifact { id, title, preview, metadata, created_at, updated_at } = artifact;
+        let result = artifacts.into_iter().filter(is_sound).map(|artifact| {
+            let ListedArtifact { id, title, preview, metadata, created_at, updated_at, damaged: _ } = artifact;
             ArtifactSummary { id: id.to_string(), title, content_preview: cut(preview), metadata, created_at, updated_at }
         });
         Ok(ListArtifactsReply { result: result.collect(), total: found.total, next_cursor, revision: found.revision })
@@ -61,7 +61,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn search_artifacts(&self, caller: &Caller, request: SearchArtifactsRequest) -> Result<SearchArtifactsReply> {
-        caller.require_for_artifacts(Scope::Read)?;
+        caller.require(Operation::SearchArtifacts)?;
         let SearchArtifactsRequest { query, limit, min_revision } = request;
         if query.trim().is_empty() {
             return Err(Error::invalid("query", "Search query cannot be empty"));
@@ -79,8 +79,8 @@ impl Engine {
         let relevance_context = format!("Matched query: '{query}'");
         let found = self.artifacts()?.search_artifacts(&caller.owner, query, page, Self::read(min_revision)).await;
         let found = found.map_err(|error| failed(error, "search artifacts"))?;
-        let result = found.artifacts.into_iter().map(|artifact| {
-            let ListedArtifact { id, title, preview, metadata, created_at, updated_at: _ } = artifact;
+        let result = found.artifacts.into_iter().filter(is_sound).map(|artifact| {
+            let ListedArtifact { id, title, preview, metadata, created_at, updated_at: _, damaged: _ } = artifact;
             let (content_preview, relevance_context) = (cut(preview), relevance_context.clone());
             ArtifactHit { id: id.to_string(), title, content_preview, metadata, relevance_context, created_at }
         });
@@ -91,6 +91,13 @@ impl Engine {
         // One character more than is shown tells whether the preview is cut.
         ArtifactPage { limit: limit + more, start, preview_chars: PREVIEW_CHARS as u32 + 1, max_bytes: self.max_reply_bytes() }
     }
+}
+
+/// Whether an artifact is what was stored. One that is not is counted, logged and left out.
+fn is_sound(artifact: &ListedArtifact) -> bool {
+    let Some(version) = artifact.damaged else { return true };
+    tracing::error!("An artifact was left out of a list: {}", seal::refuse_artifact(&artifact.id, version).message);
+    false
 }
 
 /// The documented preview: 200 characters, and `...` when there are more.
@@ -128,7 +135,7 @@ mod tests {
         let id = ArtifactId::parse("123e4567-e89b-12d3-a456-426614174000").unwrap();
         let (preview, metadata) = (String::new(), context_model::JsonObject::new());
         let at = Timestamp(1_764_410_400_000_001);
-        let last = ListedArtifact { id, title: String::new(), preview, metadata, created_at: at, updated_at: at };
+        let last = ListedArtifact { id, title: String::new(), preview, metadata, created_at: at, updated_at: at, damaged: None };
         assert_eq!(read_cursor(&cursor_after(&last)), Some(PageStart::After { created_at: at, id }));
         for foreign in ["", ".", "x.y", "1", &format!("zz.{id}"), &"1".repeat(500)] {
             assert_eq!(read_cursor(foreign), None, "{foreign}");

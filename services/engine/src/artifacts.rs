@@ -2,13 +2,13 @@
 
 use context_model::{
     Artifact, ArtifactEdit, ArtifactId, ArtifactUpdate, ContentChange, CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply,
-    DeleteArtifactRequest, Edit, Error, GetArtifactReply, GetArtifactRequest, Metadata, NewArtifact, Reason, Result, Timestamp,
+    DeleteArtifactRequest, Edit, Error, GetArtifactReply, GetArtifactRequest, Metadata, NewArtifact, Operation, Reason, Result, Timestamp,
     TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations, check_content, invalid_input,
 };
 use context_store::{ArtifactStore, StoreError, StoredArtifact, Usage};
 use uuid::Uuid;
 
-use crate::{Caller, Engine, Scope, WriteContext, quota, validate};
+use crate::{Caller, Engine, WriteContext, quota, validate};
 
 impl Engine {
     /// Creates an artifact; its title is taken from the content unless one is given.
@@ -21,7 +21,7 @@ impl Engine {
         request: CreateArtifactRequest,
         write: WriteContext,
     ) -> Result<CreateArtifactReply> {
-        caller.require_for_artifacts(Scope::Write)?;
+        caller.require(Operation::CreateArtifact)?;
         let options = self.write_options(caller, "create_artifact", &request, &write)?;
         let CreateArtifactRequest { content, title, metadata } = request;
         let mut violations = Violations::default();
@@ -34,8 +34,8 @@ impl Engine {
         violations.finish(()).map_err(invalid_input)?;
         let id = new_id(options.now);
         let new = NewArtifact { title, content, metadata };
-        self.admit(caller, Usage { entries: 0, artifacts: 1, bytes: quota::bytes(&new.content, Some(new.metadata.as_object()), None) })
-            .await?;
+        let usage = Usage { entries: 0, artifacts: 1, bytes: quota::bytes(&new.content, Some(new.metadata.as_object()), None) };
+        self.admit(caller, &options, 1, usage).await?;
         let written = self.artifacts()?.create_artifact(&caller.owner, id, new, options).await;
         let written = written.map_err(|error| failed(error, "create artifact"))?;
         let StoredArtifact { id, title, content, metadata, created_at, updated_at: _, version } = written.outcome;
@@ -48,7 +48,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn get_artifact(&self, caller: &Caller, request: GetArtifactRequest) -> Result<GetArtifactReply> {
-        caller.require_for_artifacts(Scope::Read)?;
+        caller.require(Operation::GetArtifact)?;
         let GetArtifactRequest { artifact_id, min_revision } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let read = artifact_read(min_revision)?;
@@ -69,14 +69,14 @@ impl Engine {
         request: UpdateArtifactRequest,
         write: WriteContext,
     ) -> Result<UpdateArtifactReply> {
-        caller.require_for_artifacts(Scope::Write)?;
+        caller.require(Operation::UpdateArtifact)?;
         let options = self.write_options(caller, "update_artifact", &request, &write)?;
         let update = update(request)?;
         let bytes = match &update.content {
             Some(ContentChange::Replace(content)) => content.len() as u64,
             Some(ContentChange::Edits(_)) | None => VERSION_BYTES,
         };
-        self.admit(caller, Usage { entries: 0, artifacts: 0, bytes }).await?;
+        self.admit(caller, &options, 1, Usage { entries: 0, artifacts: 0, bytes }).await?;
         let written = self.artifacts()?.update_artifact(&caller.owner, update, options).await;
         let written = written.map_err(|error| failed(error, "update artifact"))?;
         let artifact = full(written.outcome);
@@ -94,10 +94,11 @@ impl Engine {
         request: DeleteArtifactRequest,
         write: WriteContext,
     ) -> Result<DeleteArtifactReply> {
-        caller.require_for_artifacts(Scope::Delete)?;
+        caller.require(Operation::DeleteArtifact)?;
         let options = self.write_options(caller, "delete_artifact", &request, &write)?;
         let DeleteArtifactRequest { artifact_id } = request;
         let id = ArtifactId::parse(&artifact_id)?;
+        self.admit(caller, &options, 1, Usage::default()).await?;
         let written = self.artifacts()?.delete_artifact(&caller.owner, id, options).await;
         let written = written.map_err(|error| failed(error, "delete artifact"))?;
         let message = "Successfully deleted artifact".to_owned();

@@ -1,19 +1,19 @@
-//! Who brings a key: verified by bcrypt once, remembered after that.
+//! Authenticates callers by their keys and tokens, and remembers keys that were verified.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use context_model::{Error, Reason, Result, Timestamp};
-use context_store::{Denial, KeyStore, Store, StoredKey};
+use context_store::{KeyStore, Store, StoredKey};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 
 use crate::keys::caller_of;
 use crate::rate::{Bucket, Rate};
+use crate::refusals::Refusals;
 use crate::secret::KeySecret;
 use crate::tokens::Tokens;
+use crate::verify::Verifier;
 use crate::{Caller, Clock};
 
 /// The documented sentence for everybody without a valid key. It does not say what is wrong with one.
@@ -23,15 +23,10 @@ pub const AUTHENTICATION_REQUIRED: &str = "Authentication required. Please provi
 const FRESH: Duration = Duration::from_millis(500);
 /// How often the time of the last use is written.
 const TOUCH_EVERY: Duration = Duration::from_secs(60);
-/// Refusals to one key are written down together, at most this often.
-const DENIALS_EVERY: Duration = Duration::from_secs(1);
 /// Verified keys that are remembered.
 const MAX_KNOWN: usize = 10_000;
-/// Keys that are verified at a time (bcrypt is slow on purpose), and that may wait for it.
-const MAX_HASHING: usize = 2;
-const MAX_WAITING: usize = 256;
 
-/// Tells callers from their keys and tokens.
+/// Authenticates callers by their keys and tokens.
 pub struct Authenticator {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -39,19 +34,18 @@ pub struct Authenticator {
     tokens: Option<Tokens>,
     /// Holders of tokens, by the SHA-256 of their names.
     holders: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
+    /// Keys that were verified, by their fingerprints. Others are never remembered.
     known: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
-    hashing: Semaphore,
-    waiting: Semaphore,
-    verifications: AtomicU64,
+    verifier: Verifier,
+    refusals: Arc<Refusals>,
 }
 
-/// What is known about one key. Its lock makes everybody with the same key wait for one verification.
+/// What is known about one key. Its slow lock makes everybody with the same key wait for one read of its row.
 #[derive(Default)]
 struct Slot {
     fast: Mutex<Option<Known>>,
     slow: tokio::sync::Mutex<()>,
     bucket: Mutex<Bucket>,
-    denied: Mutex<Denied>,
 }
 
 #[derive(Clone)]
@@ -63,12 +57,6 @@ struct Known {
     touched_at: Option<Instant>,
 }
 
-#[derive(Default)]
-struct Denied {
-    attempts: i64,
-    written_at: Option<Instant>,
-}
-
 /// A caller with a key.
 #[derive(Clone)]
 pub struct Authenticated {
@@ -77,7 +65,7 @@ pub struct Authenticated {
     slot: Arc<Slot>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -90,20 +78,19 @@ impl Authenticator {
     ///
     /// # Errors
     /// `FEATURE_UNAVAILABLE` when the database keeps no keys.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rate: Option<Rate>) -> Result<Self> {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rate: Option<Rate>, refusals: Arc<Refusals>) -> Result<Self> {
         if store.keys().is_none() {
             return Err(Error::new(Reason::FeatureUnavailable, format!("API keys are not yet kept on {}", store.backend())));
         }
         Ok(Self {
+            verifier: Verifier::new(store.clone(), clock.clone()),
             store,
             clock,
             rate,
             tokens: None,
             holders: Mutex::default(),
             known: Mutex::default(),
-            hashing: Semaphore::new(MAX_HASHING),
-            waiting: Semaphore::new(MAX_WAITING),
-            verifications: AtomicU64::new(0),
+            refusals,
         })
     }
 
@@ -116,7 +103,7 @@ impl Authenticator {
     /// How often bcrypt ran.
     #[must_use]
     pub fn verifications(&self) -> u64 {
-        self.verifications.load(Ordering::Relaxed)
+        self.verifier.verifications()
     }
 
     /// The caller behind the value of an `Authorization` header: `Bearer` and a key or token, or the key alone.
@@ -133,10 +120,17 @@ impl Authenticator {
         }
         let secret = KeySecret::parse(credentials).ok_or_else(required)?;
         let fingerprint = secret.fingerprint();
-        let slot = self.slot(fingerprint);
+        let remembered = locked(&self.known).get(&fingerprint).cloned();
+        let slot = match remembered {
+            Some(slot) => slot,
+            None => {
+                let key = self.verifier.verify(&secret).await?.ok_or_else(required)?;
+                self.remember(fingerprint, &key)
+            }
+        };
         let mut known = locked(&slot.fast).clone();
         if known.as_ref().is_none_or(|known| known.read_at.elapsed() >= FRESH) {
-            known = self.refresh(&slot, &secret).await?;
+            known = self.refresh(&slot).await?;
         }
         let Some(known) = known.filter(|known| known.expires_at.is_none_or(|expiry| self.clock.now() < expiry)) else {
             locked(&self.known).remove(&fingerprint);
@@ -170,62 +164,33 @@ impl Authenticator {
         holders.entry(name).or_default().clone()
     }
 
-    fn slot(&self, fingerprint: [u8; 32]) -> Arc<Slot> {
-        let mut known = locked(&self.known);
-        if known.len() >= MAX_KNOWN && !known.contains_key(&fingerprint) {
-            // Keys that were never verified go first.
-            known.retain(|_, slot| locked(&slot.fast).is_some());
-            if known.len() >= MAX_KNOWN {
-                // Whoever is in use comes back by one more verification.
-                known.clear();
-            }
+    /// Remembers a key that was just verified.
+    fn remember(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
+        let mut remembered = locked(&self.known);
+        if remembered.len() >= MAX_KNOWN && !remembered.contains_key(&fingerprint) {
+            // Those in use come back by one more verification, which is cheap.
+            remembered.clear();
         }
-        known.entry(fingerprint).or_default().clone()
+        let slot = remembered.entry(fingerprint).or_default().clone();
+        drop(remembered);
+        locked(&slot.fast).get_or_insert_with(|| Known::of(key, None));
+        slot
     }
 
-    /// Reads the key's row again, or verifies a key that is not known; `None` when it is not valid.
-    async fn refresh(&self, slot: &Slot, secret: &KeySecret) -> Result<Option<Known>> {
+    /// Reads the row of a remembered key again; `None` when it is not valid any more.
+    async fn refresh(&self, slot: &Slot) -> Result<Option<Known>> {
         let _one = slot.slow.lock().await;
-        let before = locked(&slot.fast).clone();
-        let (stored, touched_at) = match &before {
-            // Somebody else did it while this one waited.
-            Some(known) if known.read_at.elapsed() < FRESH => return Ok(before),
-            Some(known) => {
-                let key_id = known.caller.key_id.as_deref().unwrap_or_default();
-                let stored = self.keys()?.key(&known.caller.owner, key_id).await.map_err(crate::store_error)?;
-                (stored.filter(|key| key.hash == known.hash), known.touched_at)
-            }
-            None => (self.verify(secret).await?, None),
-        };
-        let stored = stored.filter(|key| key.deactivated_at.is_none());
-        let known = stored.map(|key| Known {
-            hash: key.hash.clone(),
-            expires_at: key.expires_at,
-            caller: Arc::new(caller_of(&key)),
-            read_at: Instant::now(),
-            touched_at,
-        });
+        let Some(before) = locked(&slot.fast).clone() else { return Ok(None) };
+        if before.read_at.elapsed() < FRESH {
+            // Another request did it while this one waited.
+            return Ok(Some(before));
+        }
+        let key_id = before.caller.key_id.as_deref().unwrap_or_default();
+        let stored = self.keys()?.key(&before.caller.owner, key_id).await.map_err(crate::store_error)?;
+        let stored = stored.filter(|key| key.hash == before.hash && key.deactivated_at.is_none());
+        let known = stored.map(|key| Known::of(&key, before.touched_at));
         locked(&slot.fast).clone_from(&known);
         Ok(known)
-    }
-
-    /// The stored key that this secret is.
-    async fn verify(&self, secret: &KeySecret) -> Result<Option<StoredKey>> {
-        let candidates = self.keys()?.keys_by_lookup(secret.lookup()).await.map_err(crate::store_error)?;
-        for key in candidates.into_iter().filter(|key| key.deactivated_at.is_none()) {
-            let Ok(_place) = self.waiting.try_acquire() else {
-                let busy = Error::new(Reason::Overloaded, "too many keys to verify at once; retry in a second");
-                return Err(busy.with_retry_after(Duration::from_secs(1)));
-            };
-            let _turn = self.hashing.acquire().await.map_err(Error::internal)?;
-            self.verifications.fetch_add(1, Ordering::Relaxed);
-            let (text, hash) = (secret.reveal().to_owned(), key.hash.clone());
-            let same = tokio::task::spawn_blocking(move || bcrypt::verify(text, &hash)).await.map_err(Error::internal)?;
-            if same.unwrap_or(false) {
-                return Ok(Some(key));
-            }
-        }
-        Ok(None)
     }
 
     fn keys(&self) -> Result<&dyn KeyStore> {
@@ -246,25 +211,20 @@ impl Authenticator {
         });
     }
 
-    /// Writes down that a caller was refused, together with what was refused shortly before.
+    /// Writes down that a caller was refused, together with what was refused shortly before and after.
     pub fn denied(&self, who: &Authenticated, operation: &str, reason: Reason) {
-        let attempts = {
-            let mut denied = locked(&who.slot.denied);
-            denied.attempts += 1;
-            if denied.written_at.is_some_and(|at| at.elapsed() < DENIALS_EVERY) {
-                return;
-            }
-            denied.written_at = Some(Instant::now());
-            std::mem::take(&mut denied.attempts)
-        };
-        let (store, caller, at) = (self.store.clone(), who.caller.clone(), self.clock.now());
-        let (operation, reason) = (operation.to_owned(), reason.as_str().to_owned());
-        tokio::spawn(async move {
-            let (Some(keys), Some(key_id)) = (store.keys(), caller.key_id.clone()) else { return };
-            if let Err(error) = keys.record_denial(&caller.owner, Denial { at, key_id, operation, reason, attempts }).await {
-                tracing::warn!(%error, "A refusal was not written to the audit log");
-            }
-        });
+        self.refusals.known(&who.caller, operation, reason);
+    }
+
+    /// Writes down in the service's log that a request had no valid credentials, together with others.
+    pub fn refused_unknown(&self) {
+        self.refusals.unknown();
+    }
+}
+
+impl Known {
+    fn of(key: &StoredKey, touched_at: Option<Instant>) -> Self {
+        Self { hash: key.hash.clone(), expires_at: key.expires_at, caller: Arc::new(caller_of(key)), read_at: Instant::now(), touched_at }
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) const ENTRIES: u32 = 16;
 /// How long to wait after a failure, doubled each time, and the most.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Entries passed over in a row, at most, because the provider fails at them.
+const FAILURES_IN_A_ROW: u32 = 8;
 /// How often all entries are looked at when nothing is known to wait: what was refused is tried again then.
 const INTERVAL: Duration = Duration::from_secs(600);
 /// How often the store may look after its vectors.
@@ -53,19 +55,17 @@ impl Engine {
     }
 
     async fn embed_waiting(&self) {
-        let (mut pause, mut at_once) = (FIRST_PAUSE, ENTRIES);
+        let mut pause = FIRST_PAUSE;
         loop {
-            let rest = match self.pass(at_once).await {
+            let rest = match self.pass().await {
                 Pass::Done => {
-                    (pause, at_once) = (FIRST_PAUSE, ENTRIES);
+                    pause = FIRST_PAUSE;
                     INTERVAL
                 }
                 Pass::Off => INTERVAL,
                 Pass::Failed(retry_after) => {
                     let rest = retry_after.unwrap_or(pause).min(LONGEST_PAUSE);
                     pause = (pause * 2).min(LONGEST_PAUSE);
-                    // Perhaps so many take too long, or the provider fails at one of them.
-                    at_once = (at_once / 2).max(1);
                     // Stores that fail meanwhile must not shorten it.
                     tokio::time::sleep(rest).await;
                     continue;
@@ -78,9 +78,11 @@ impl Engine {
         }
     }
 
-    async fn pass(&self, at_once: u32) -> Pass {
+    async fn pass(&self) -> Pass {
         let Ok((ready, vectors)) = self.meaning() else { return Pass::Off };
-        let (mut after, mut embedded, mut passed_over) = (None, 0, None);
+        let (mut after, mut embedded) = (None, 0);
+        let mut at_once = ENTRIES;
+        let (mut done_in_a_row, mut failed_in_a_row, mut passed_over) = (0, 0, 0);
         loop {
             let page = match vectors.unembedded(&ready.model, after.as_ref(), at_once).await {
                 Ok(page) => page,
@@ -90,11 +92,22 @@ impl Engine {
                 }
             };
             match slice(&ready, vectors, page.entries).await {
-                Ok(done) => embedded += done.taken,
-                // Those behind it need not wait for one that the provider fails at.
-                Err(failure) if at_once == 1 && passed_over.is_none() => {
-                    tracing::debug!(error = %failure.error, "An entry keeps waiting for its vectors");
-                    passed_over = Some(failure.retry_after);
+                Ok(done) => {
+                    embedded += done.taken;
+                    (done_in_a_row, failed_in_a_row) = (done_in_a_row + 1, 0);
+                    if done_in_a_row == ENTRIES {
+                        (at_once, done_in_a_row) = ((at_once * 2).min(ENTRIES), 0);
+                    }
+                }
+                // A provider that is away soon says when to ask again. Perhaps so many take too long, or it fails at one of them.
+                Err(failure) if failure.retry_after.is_none() && at_once > 1 => {
+                    tracing::debug!(error = %failure.error, at_once, "Fewer entries are embedded at once");
+                    (at_once, done_in_a_row) = (at_once / 2, 0);
+                    continue;
+                }
+                Err(failure) if failure.retry_after.is_none() && failed_in_a_row < FAILURES_IN_A_ROW => {
+                    tracing::debug!(error = %failure.error, "An entry keeps waiting for its vectors, and those behind it do not");
+                    (done_in_a_row, failed_in_a_row, passed_over) = (0, failed_in_a_row + 1, passed_over + 1);
                 }
                 Err(failure) => {
                     tracing::debug!(error = %failure.error, "Entries keep waiting for their vectors");
@@ -109,7 +122,7 @@ impl Engine {
         if embedded > 0 {
             tracing::info!(entries = embedded, "Embedded entries that waited for it");
         }
-        passed_over.map_or(Pass::Done, Pass::Failed)
+        if passed_over > 0 { Pass::Failed(None) } else { Pass::Done }
     }
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use context_model::{Error, Filter, FilterInput, Reason, Result, Scope, ThreadId, ThreadSet, Violations};
-use context_store::OwnerId;
+use context_model::{Error, Filter, FilterInput, Operation, Reason, Resource, Result, Scope, ThreadId, ThreadSet, Violations};
+use context_store::{Memory, OwnerId};
 
 /// Who makes a request, as the transport has established it. No operation can be called without one.
 #[derive(Debug, Clone)]
@@ -16,6 +16,11 @@ pub struct Caller {
     pub reach: Reach,
     /// Whether the caller operates the service (authentication is off), and may see how its connections are used.
     pub operator: bool,
+    /// Where the bytes that a request of this caller holds are counted.
+    pub memory: Memory,
+    /// Whether the caller may administer keys when its scopes allow it. Without authentication no caller over TCP may: the
+    /// key would work as soon as authentication is on.
+    pub administers_keys: bool,
 }
 
 /// What a caller may reach of what its owner has.
@@ -54,23 +59,49 @@ impl Caller {
     /// The one caller there is when authentication is off: owner `default`, every scope.
     #[must_use]
     pub fn local() -> Self {
-        Self { owner: OwnerId::default(), key_id: None, scopes: Scope::ALL.to_vec(), reach: Reach::All, operator: true }
+        Self {
+            owner: OwnerId::default(),
+            key_id: None,
+            scopes: Scope::ALL.to_vec(),
+            reach: Reach::All,
+            operator: true,
+            memory: Memory::UNCOUNTED,
+            administers_keys: true,
+        }
     }
 
-    /// Checks a scope, for an operation on context entries.
-    ///
-    /// # Errors
-    /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to.
-    pub fn require(&self, scope: Scope) -> Result<()> {
-        self.require_in(&Reach::Contexts, scope)
+    /// The same caller over TCP, where every user of the machine can connect.
+    #[must_use]
+    pub fn local_over_tcp() -> Self {
+        Self { administers_keys: false, ..Self::local() }
     }
 
-    /// Checks a scope, for an operation on artifacts.
+    /// Checks that the caller may run an operation. Which threads it reaches is checked where the request is known.
     ///
     /// # Errors
-    /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to.
-    pub fn require_for_artifacts(&self, scope: Scope) -> Result<()> {
-        self.require_in(&Reach::Artifacts, scope)
+    /// `SCOPE_MISSING` naming the scope, or what the key is narrowed to; `FEATURE_UNAVAILABLE` naming AUTH, for keys.
+    pub fn require(&self, operation: Operation) -> Result<()> {
+        if operation.scope() == Some(Scope::Manage) && !self.administers_keys {
+            let sentence = "AUTH is off, and then API keys are administered over the Unix socket or by `context-service keys` alone; \
+                            over TCP they are with AUTH=keys or AUTH=oidc";
+            return Err(Error::new(Reason::FeatureUnavailable, sentence));
+        }
+        if let Some(scope) = operation.scope().filter(|scope| !self.scopes.contains(scope)) {
+            let sentence = format!("this operation needs the scope `{}`, which the credentials do not carry", scope.as_str());
+            return Err(Error::new(Reason::ScopeMissing, sentence));
+        }
+        let is_reached = match (operation.resource(), &self.reach) {
+            (_, Reach::All) | (Resource::Context, Reach::Contexts | Reach::Threads(_)) | (Resource::Artifact, Reach::Artifacts) => true,
+            (Resource::Context, Reach::Artifacts) | (Resource::Artifact, Reach::Contexts | Reach::Threads(_)) => false,
+            // A narrowed key that could make keys could make one that is not narrowed.
+            (Resource::ApiKey, _) => operation.scope().is_none(),
+        };
+        match self.reach.as_str() {
+            Some(only) if !is_reached => {
+                Err(Error::new(Reason::ScopeMissing, format!("the credentials are narrowed to {only} and do not reach this operation")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The threads that the caller is narrowed to; `None` for all.
@@ -101,27 +132,6 @@ impl Caller {
         let filter = Filter::parse(given, violations);
         let count = filter.count();
         (Filter { within: self.within().cloned(), ..filter }, count)
-    }
-
-    fn require_in(&self, needed: &Reach, scope: Scope) -> Result<()> {
-        if !self.scopes.contains(&scope) {
-            let sentence = format!("this operation needs the scope `{}`, which the credentials do not carry", scope.as_str());
-            return Err(Error::new(Reason::ScopeMissing, sentence));
-        }
-        match self.reach.as_str() {
-            Some(only) if needed.as_str() != Some(only) => {
-                Err(Error::new(Reason::ScopeMissing, format!("the credentials are narrowed to {only} and do not reach this operation")))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks the scope `manage`. A narrowed key has it for nothing: it could make one that is not.
-    ///
-    /// # Errors
-    /// `SCOPE_MISSING`.
-    pub fn require_manage(&self) -> Result<()> {
-        self.require_in(&Reach::All, Scope::Manage)
     }
 }
 

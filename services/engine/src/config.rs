@@ -29,10 +29,14 @@ pub enum OnFailure {
 /// What the operations are configured with; the names are those of the settings.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
+    /// Whether callers need a key or token (`AUTH`).
+    pub auth: bool,
     /// Sizes accepted.
     pub limits: Limits,
     /// What each owner may have.
     pub quotas: Quotas,
+    /// Bytes of stored outcomes of requests with an idempotency key that each owner may have (`CONTEXT_IDEMPOTENCY_MB`).
+    pub idempotency_bytes: u64,
     /// Characters of text in search results (`SEARCH_TRUNCATION_LENGTH`).
     pub search_truncation_length: usize,
     /// `ENABLE_FTS`.
@@ -73,8 +77,10 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         Self {
+            auth: false,
             limits: Limits::default(),
             quotas: Quotas::default(),
+            idempotency_bytes: 64 * 1024 * 1024,
             search_truncation_length: 300,
             fts: Switch::Auto,
             fts_language: "english".to_owned(),

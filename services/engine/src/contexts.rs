@@ -2,13 +2,14 @@
 
 use context_model::{
     BatchReply, BatchResult, Entry, EntryUpdate, Error, GetContextByIdsReply, GetContextByIdsRequest, Limits, Metadata, MetadataChange,
-    NewEntry, Result, StoreContextBatchRequest, StoreContextReply, StoreContextRequest, UpdateContextBatchRequest, UpdateContextReply,
-    UpdateContextRequest, Violations,
+    NewEntry, Operation, Result, StoreContextBatchRequest, StoreContextReply, StoreContextRequest, UpdateContextBatchRequest,
+    UpdateContextReply, UpdateContextRequest, Violations,
 };
-use context_store::{ItemOutcome, RowSelection, StoredBatch, StoredEntry, Usage, Written};
+use context_store::{ItemOutcome, RowSelection, StoredBatch, StoredEntry, Usage, Written, seal};
 
 use crate::embed::Embeddings;
-use crate::{Caller, Engine, Scope, WriteContext, quota, validate};
+use crate::quota::Admitted;
+use crate::{Caller, Engine, WriteContext, quota, validate};
 
 impl Engine {
     /// Stores one entry. A repetition of the thread's newest entry makes no second one.
@@ -16,13 +17,13 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
     pub async fn store_context(&self, caller: &Caller, request: StoreContextRequest, write: WriteContext) -> Result<StoreContextReply> {
-        caller.require(Scope::Write)?;
+        caller.require(Operation::StoreContext)?;
         let mut options = self.write_options(caller, "store_context", &request, &write)?;
         let entry = validate::entry(request, &self.config.limits, &mut 0)?;
         caller.require_thread(&entry.thread_id)?;
-        self.admit(caller, of_entry(&entry)).await?;
+        let admitted = self.admit(caller, &options, 1, of_entry(&entry)).await?;
         let wants_summary = self.wants_summary(&entry.text);
-        let Embeddings { items, pending } = self.embed(vec![Some(entry.text.clone())]).await?;
+        let Embeddings { items, pending } = self.embed_new(admitted, || vec![Some(entry.text.clone())]).await?;
         options.embeddings = items;
         let thread_id = entry.thread_id.as_str().to_owned();
         let written = self.store.store_contexts(&caller.owner, vec![entry], true, options).await.map_err(one_item)?;
@@ -43,7 +44,7 @@ impl Engine {
     /// # Errors
     /// As [`store_context`](Self::store_context); with `atomic` the first bad item is the error, named by its index.
     pub async fn store_context_batch(&self, caller: &Caller, request: StoreContextBatchRequest, write: WriteContext) -> Result<BatchReply> {
-        caller.require(Scope::Write)?;
+        caller.require(Operation::StoreContextBatch)?;
         let mut options = self.write_options(caller, "store_context_batch", &request, &write)?;
         let StoreContextBatchRequest { entries, atomic } = request;
         let atomic = atomic.unwrap_or(true);
@@ -57,9 +58,9 @@ impl Engine {
         let Checked { items, failed } = Checked::new(entries, atomic, "entries")?;
         let usage = items.iter().map(of_entry);
         let bytes = usage.fold(0_u64, |sum, usage| sum.saturating_add(usage.bytes));
-        self.admit(caller, Usage { entries: items.len() as u64, artifacts: 0, bytes }).await?;
+        let admitted = self.admit(caller, &options, items.len(), Usage { entries: items.len() as u64, artifacts: 0, bytes }).await?;
         let want_summaries: Vec<bool> = items.iter().map(|entry| self.wants_summary(&entry.text)).collect();
-        let embeddings = self.embed(items.iter().map(|entry| Some(entry.text.clone())).collect()).await?;
+        let embeddings = self.embed_new(admitted, || items.iter().map(|entry| Some(entry.text.clone())).collect()).await?;
         options.embeddings = embeddings.items;
         let written = if items.is_empty() {
             self.nothing_written(caller).await?
@@ -78,13 +79,13 @@ impl Engine {
     /// `INVALID_ARGUMENT` naming each bad field; `CONTEXT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
     /// `write`; the store's errors.
     pub async fn update_context(&self, caller: &Caller, request: UpdateContextRequest, write: WriteContext) -> Result<UpdateContextReply> {
-        caller.require(Scope::Write)?;
+        caller.require(Operation::UpdateContext)?;
         let mut options = self.write_options(caller, "update_context", &request, &write)?;
         let update = validate::update(request, &self.config.limits, &mut 0)?;
         self.reached(caller, &[update.id]).await?.check(update.id)?;
-        self.admit(caller, Usage { entries: 0, artifacts: 0, bytes: of_update(&update) }).await?;
+        let admitted = self.admit(caller, &options, 1, Usage { entries: 0, artifacts: 0, bytes: of_update(&update) }).await?;
         let wants_summary = update.text.as_deref().is_some_and(|text| self.wants_summary(text));
-        let Embeddings { items, pending } = self.embed(vec![update.text.clone()]).await?;
+        let Embeddings { items, pending } = self.embed_new(admitted, || vec![update.text.clone()]).await?;
         options.embeddings = items;
         let updated_fields = update.updated_fields();
         let written = self.store.update_contexts(&caller.owner, vec![update], true, options).await.map_err(one_item)?;
@@ -106,7 +107,7 @@ impl Engine {
         request: UpdateContextBatchRequest,
         write: WriteContext,
     ) -> Result<BatchReply> {
-        caller.require(Scope::Write)?;
+        caller.require(Operation::UpdateContextBatch)?;
         let mut options = self.write_options(caller, "update_context_batch", &request, &write)?;
         let UpdateContextBatchRequest { updates, atomic } = request;
         let atomic = atomic.unwrap_or(true);
@@ -121,10 +122,10 @@ impl Engine {
         });
         let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
         let bytes = items.iter().map(of_update).fold(0, u64::saturating_add);
-        self.admit(caller, Usage { entries: 0, artifacts: 0, bytes }).await?;
+        let admitted = self.admit(caller, &options, items.len(), Usage { entries: 0, artifacts: 0, bytes }).await?;
         let want_summaries: Vec<bool> =
             items.iter().map(|update| update.text.as_deref().is_some_and(|text| self.wants_summary(text))).collect();
-        let embeddings = self.embed(items.iter().map(|update| update.text.clone()).collect()).await?;
+        let embeddings = self.embed_new(admitted, || items.iter().map(|update| update.text.clone()).collect()).await?;
         options.embeddings = embeddings.items;
         let fields: Vec<Vec<String>> = items.iter().map(context_model::EntryUpdate::updated_fields).collect();
         let written = if items.is_empty() {
@@ -141,19 +142,33 @@ impl Engine {
     /// Entries in full, newest first; unknown ids are skipped.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    /// `INVALID_ARGUMENT`; `STORAGE_CORRUPT` naming the entries that are not what was stored, without which the others can be had; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn get_context_by_ids(&self, caller: &Caller, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply> {
-        caller.require(Scope::Read)?;
+        caller.require(Operation::GetContextByIds)?;
         let GetContextByIdsRequest { context_ids, include_images, min_revision } = request;
         let mut violations = Violations::default();
         let ids = validate::ids(context_ids, Limits::MAX_GET, "context_ids", &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;
         let ids = self.reached(caller, &ids).await?.of(ids);
-        let selection =
-            RowSelection { images: include_images.unwrap_or(true), text_chars: None, explain: false, max_bytes: self.max_reply_bytes() };
+        let selection = RowSelection {
+            images: include_images.unwrap_or(true),
+            text_chars: None,
+            explain: false,
+            max_bytes: self.max_reply_bytes(),
+            memory: caller.memory.clone(),
+        };
         let page = self.store.get_contexts(&caller.owner, ids, selection, Self::read(min_revision)).await.map_err(crate::store_error)?;
+        refuse_damaged(&page.entries)?;
         Ok(GetContextByIdsReply { result: page.entries.into_iter().map(full_entry).collect(), revision: page.revision })
+    }
+
+    /// The embeddings of a write's texts; none for one that is repeated, which stores nothing.
+    async fn embed_new(&self, admitted: Admitted, texts: impl FnOnce() -> Vec<Option<String>>) -> Result<Embeddings> {
+        match admitted {
+            Admitted::New => self.embed(texts()).await,
+            Admitted::Repeated => Ok(Embeddings::default()),
+        }
     }
 
     /// Notes which items of a batch wait for summaries.
@@ -287,7 +302,32 @@ fn single(written: Written<StoredBatch>) -> Result<(ItemOutcome, i64)> {
     }
 }
 
+/// Leaving a damaged entry out would say that it does not exist.
+fn refuse_damaged(entries: &[StoredEntry]) -> Result<()> {
+    let mut damaged = entries.iter().filter_map(|entry| entry.damage.map(|part| seal::refuse_context(entry.id, part)));
+    let Some(mut error) = damaged.next() else { return Ok(()) };
+    for further in damaged {
+        error.message.push_str(". Likewise, ");
+        error.message.push_str(&further.message);
+    }
+    Err(error)
+}
+
 fn full_entry(entry: StoredEntry) -> Entry {
-    let StoredEntry { id, thread_id, source, content_type, text, summary, metadata, tags, created_at, updated_at, version, images } = entry;
+    let StoredEntry {
+        id,
+        thread_id,
+        source,
+        content_type,
+        text,
+        summary,
+        metadata,
+        tags,
+        created_at,
+        updated_at,
+        version,
+        images,
+        damage: _,
+    } = entry;
     Entry { id, thread_id, source, content_type, text_content: text, summary, metadata, tags, created_at, updated_at, version, images }
 }

@@ -1,12 +1,12 @@
 //! Deleting entries.
 
 use context_model::{
-    DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply, DeleteContextRequest, Limits, Result, Source, ThreadId,
-    Timestamp, Violations,
+    DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply, DeleteContextRequest, Limits, Operation, Result, Source,
+    ThreadId, Timestamp, Violations,
 };
-use context_store::DeleteCriteria;
+use context_store::{DeleteCriteria, Usage};
 
-use crate::{Caller, Engine, Scope, WriteContext, validate};
+use crate::{Caller, Engine, WriteContext, validate};
 
 const MICROS_PER_DAY: i64 = 24 * 60 * 60 * 1_000_000;
 
@@ -16,7 +16,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT` unless exactly one of the two is given; `SCOPE_MISSING` without `delete`; the store's errors.
     pub async fn delete_context(&self, caller: &Caller, request: DeleteContextRequest, write: WriteContext) -> Result<DeleteContextReply> {
-        caller.require(Scope::Delete)?;
+        caller.require(Operation::DeleteContext)?;
         let options = self.write_options(caller, "delete_context", &request, &write)?;
         let DeleteContextRequest { context_ids, thread_id } = request;
         let mut violations = Violations::default();
@@ -30,6 +30,7 @@ impl Engine {
         };
         violations.finish(())?;
         let criteria = reachable(caller, criteria)?;
+        self.admit(caller, &options, 1, Usage::default()).await?;
         let written = self.store.delete_contexts(&caller.owner, criteria, options).await.map_err(crate::store_error)?;
         let deleted_count = written.outcome as i64;
         Ok(DeleteContextReply { success: true, deleted_count, message: deleted(deleted_count), revision: written.revision })
@@ -46,7 +47,7 @@ impl Engine {
         request: DeleteContextBatchRequest,
         write: WriteContext,
     ) -> Result<DeleteContextBatchReply> {
-        caller.require(Scope::Delete)?;
+        caller.require(Operation::DeleteContextBatch)?;
         let options = self.write_options(caller, "delete_context_batch", &request, &write)?;
         let DeleteContextBatchRequest { context_ids, thread_ids, source, older_than_days } = request;
         let mut violations = Violations::default();
@@ -80,6 +81,7 @@ impl Engine {
         };
         violations.finish(())?;
         let criteria = reachable(caller, criteria)?;
+        self.admit(caller, &options, 1, Usage::default()).await?;
         let written = self.store.delete_contexts(&caller.owner, criteria, options).await.map_err(crate::store_error)?;
         let deleted_count = written.outcome as i64;
         Ok(DeleteContextBatchReply {

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use context_store::{RankedByMeaning, RankedByWords, Ranking};
 
-/// Places of each ranking whose scores are scaled and summed first. Pages beyond what they hold go on with the deeper places,
-/// fused among themselves, so that the order of a query never depends on the page that is asked for.
+/// Places of each ranking that are fused first.
 pub(crate) const SHALLOW: usize = 200;
 
 /// How two rankings become one.
@@ -59,8 +58,8 @@ pub(crate) struct Fused {
     pub meaning: Option<RankedByMeaning>,
 }
 
-/// Where the parts end that are fused among themselves: a ranking that is deep enough for a page ends at one of them, so that
-/// what is before it is the same in all.
+/// Where the parts of rankings end whose places are fused among themselves, one part after the other. Rankings
+/// are asked for to one of these depths or to the greatest there is, so that the order never depends on the page.
 const PARTS: [usize; 4] = [0, SHALLOW, 1_000, usize::MAX];
 
 /// Fuses the rankings, best first, then the greater id.
@@ -118,12 +117,13 @@ impl Fused {
 
     /// Those up to `window`, else the better one.
     fn keep_ranks_that_count(&mut self, window: i64) {
-        let best = self.ranks().min();
-        let counts = |rank: &i64| *rank <= window || Some(*rank) == best;
-        self.fts_rank = self.fts_rank.filter(counts);
-        // Of two equal ones beyond the window one counts.
-        let counts = |rank: &i64| counts(rank) && (*rank <= window || self.fts_rank.is_none());
-        self.semantic_rank = self.semantic_rank.filter(counts);
+        let within = |rank: Option<i64>| rank.filter(|rank| *rank <= window);
+        let (fts, semantic) = (within(self.fts_rank), within(self.semantic_rank));
+        if fts.or(semantic).is_some() {
+            (self.fts_rank, self.semantic_rank) = (fts, semantic);
+        } else if let (Some(fts), Some(semantic)) = (self.fts_rank, self.semantic_rank) {
+            if semantic < fts { self.fts_rank = None } else { self.semantic_rank = None }
+        }
     }
 }
 

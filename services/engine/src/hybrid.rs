@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use context_model::{
-    Error, Filter, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Reason, Result, Scores, Violations,
+    Error, Filter, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Operation, Reason, Result, Scores, Violations,
 };
 use context_providers::QueryVectors;
 use context_store::{FtsPage, FtsSearch, Page, RankSearch, RankedByWords, Ranking, RowSelection, SemanticSearch};
@@ -12,8 +12,8 @@ use context_text::{Mode, Parsed};
 use crate::fusion::{Fused, Fusion, SHALLOW, fuse};
 use crate::rerank::{Candidate, EncodedQuery, Question, Reranking};
 use crate::search::{cap_warning, ranked_page};
-use crate::semantic::{depth, in_page, milliseconds};
-use crate::{Caller, Engine, Scope, Switch, validate};
+use crate::semantic::{MOST_RANKINGS, depth, in_page, milliseconds};
+use crate::{Caller, Engine, Switch, hits, validate};
 
 impl Engine {
     /// Entries found by words and by meaning, fused. A leg that cannot take part is left out, with a warning.
@@ -26,7 +26,7 @@ impl Engine {
         caller: &Caller,
         mut request: HybridSearchContextRequest,
     ) -> Result<HybridSearchContextReply> {
-        caller.require(Scope::Read)?;
+        caller.require(Operation::HybridSearchContext)?;
         let started = Instant::now();
         if self.config.hybrid == Switch::False {
             return Err(Error::new(Reason::FeatureUnavailable, "hybrid search is switched off by ENABLE_HYBRID_SEARCH=false"));
@@ -47,20 +47,34 @@ impl Engine {
         let model_ms = milliseconds(started);
         let Legs { fts, semantic, encoded, used } = legs;
         let search = RankSearch { fts, semantic, depth: depth(page, SHALLOW as u32), explain };
-        let ranking = self.rank(caller, search, filter, Self::read(min_revision)).await?;
-        let search_ms = milliseconds(started) - model_ms;
-        let fused = fuse(&ranking, fusion);
-        let mut plan = ranking.plan;
-        let candidates = fused.iter().map(|entry| Candidate { id: entry.id, score: entry.blend, part: entry.meaning });
-        let question = Question { text: &request.query, encoded };
-        let Reranking { order, warning } = self.rerank(caller, question, candidates.collect(), &mut plan).await;
-        warnings.extend(warning);
+        let mut rankings = 0;
+        let (ranking, shown, entries, mut plan, search_ms) = loop {
+            rankings += 1;
+            let asked = Instant::now();
+            let mut ranking = self.rank(caller, search.clone(), filter.clone(), Self::read(min_revision)).await?;
+            let search_ms = milliseconds(asked);
+            let fused = fuse(&ranking, fusion);
+            let mut plan = std::mem::take(&mut ranking.plan);
+            let candidates = fused.iter().map(|entry| Candidate { id: entry.id, score: entry.blend, part: entry.meaning });
+            let question = Question { text: &request.query, encoded: encoded.clone() };
+            let Reranking { order, warning } = self.rerank(caller, question, candidates.collect(), &mut plan).await;
+            let of_id = |id: i64| fused.iter().find(|entry| entry.id == id).copied();
+            let shown: Vec<(Fused, Option<f64>)> =
+                in_page(&order, page).iter().filter_map(|(id, rerank_score)| of_id(*id).map(|entry| (entry, *rerank_score))).collect();
+            let ids = shown.iter().map(|(entry, _)| entry.id).collect();
+            let entries = self.entries_in_order(caller, ids, request.include_images, ranking.revision).await?;
+            if entries.len() == shown.len() || rankings == MOST_RANKINGS {
+                warnings.extend(warning);
+                break (ranking, shown, entries, plan, search_ms);
+            }
+        };
         warnings.extend(ranking.capped_at.map(cap_warning));
-        let of_id = |id: i64| fused.iter().find(|entry| entry.id == id);
-        let shown: Vec<(&Fused, Option<f64>)> =
-            in_page(&order, page).iter().filter_map(|(id, rerank_score)| of_id(*id).map(|entry| (entry, *rerank_score))).collect();
-        let ids = shown.iter().map(|(entry, _)| entry.id).collect();
-        let entries = self.entries_in_order(caller, ids, request.include_images).await?;
+        let changed = shown.len() - entries.len();
+        if changed > 0 {
+            warnings.push(format!("{changed} results were changed while they were searched, and are left out; search again"));
+        }
+        let (entries, damaged) = hits::sound(entries);
+        warnings.extend(damaged);
         let results = self.hits_in_order(entries, |id| {
             let (entry, rerank_score) = shown.iter().find(|(entry, _)| entry.id == id)?;
             Some(Scores::Hybrid(scores(entry, *rerank_score)))
@@ -136,7 +150,7 @@ impl Engine {
         }
         let RankSearch { fts: Some(words), semantic: _, depth, explain } = search else { return Ok(Ranking::default()) };
         let page = Page { limit: depth, offset: 0 };
-        let selection = RowSelection { images: false, text_chars: Some(0), explain, max_bytes: u64::MAX };
+        let selection = RowSelection { images: false, text_chars: Some(0), explain, max_bytes: u64::MAX, memory: caller.memory.clone() };
         let found = self.store.fts_search(&caller.owner, words, filter, page, selection, read).await.map_err(crate::store_error)?;
         let FtsPage { entries, used_fallback: _, capped_at, revision, plan } = found;
         let fts = entries.into_iter().map(|found| RankedByWords { id: found.entry.id, score: found.score }).collect();

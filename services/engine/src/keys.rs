@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use context_model::{
-    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Reason, Result, Scope, ThreadSet, Timestamp,
-    UpdateApiKeyRequest, Violations,
+    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Operation, Reason, Result, Scope, ThreadSet,
+    Timestamp, UpdateApiKeyRequest, Violations,
 };
-use context_store::{KeyChange, KeyStore, OwnerId, StoredKey};
+use context_store::{KeyChange, KeyEvent, KeyStore, Memory, OwnerId, StoredKey};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 use crate::secret::KeySecret;
 use crate::{Caller, Engine, Reach};
@@ -15,6 +16,8 @@ use crate::{Caller, Engine, Reach};
 /// Rounds of bcrypt, as a power of two. A key has 192 random bits, so that no number of rounds makes it safer; these keep
 /// to what the documents promise.
 const BCRYPT_COST: u32 = 10;
+/// New keys that are hashed at a time.
+static HASHING: Semaphore = Semaphore::const_new(2);
 const MAX_NAME_CHARS: usize = 100;
 /// Keys of one owner that are not switched off.
 const MAX_KEYS: usize = 500;
@@ -67,6 +70,8 @@ pub(crate) fn caller_of(key: &StoredKey) -> Caller {
         scopes: scopes.unwrap_or_default(),
         reach: reach.unwrap_or_default(),
         operator: false,
+        memory: Memory::UNCOUNTED,
+        administers_keys: true,
     }
 }
 
@@ -85,7 +90,7 @@ impl Engine {
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
     /// store's errors.
     pub async fn create_api_key(&self, caller: &Caller, request: CreateApiKeyRequest) -> Result<CreateApiKeyReply> {
-        caller.require_manage()?;
+        caller.require(Operation::CreateApiKey)?;
         let new = self.new_key(request)?;
         no_more_than(caller, &new.scopes)?;
         let active = self.key_store()?.list_keys(&caller.owner).await.map_err(crate::store_error)?;
@@ -95,7 +100,14 @@ impl Engine {
                 format!("there are {MAX_KEYS} active keys already; switch one off first (`name` is not at fault)"),
             ));
         }
-        self.make_key(&caller.owner, new).await
+        let reply = self.make_key(&caller.owner, new, caller.key_id.as_deref()).await?;
+        Ok(CreateApiKeyReply { notice: self.unenforced(), ..reply })
+    }
+
+    /// What is said of a new key while none is asked for.
+    pub(crate) fn unenforced(&self) -> Option<String> {
+        let sentence = "AUTH is off, so that no request needs this key yet; start the service with AUTH=keys to enforce it";
+        (!self.config.auth).then(|| sentence.to_owned())
     }
 
     /// The keys of the caller's owner, newest first.
@@ -103,7 +115,7 @@ impl Engine {
     /// # Errors
     /// `SCOPE_MISSING` without `manage`; the store's errors.
     pub async fn list_api_keys(&self, caller: &Caller) -> Result<ListApiKeysReply> {
-        caller.require_manage()?;
+        caller.require(Operation::ListApiKeys)?;
         let keys = self.key_store()?.list_keys(&caller.owner).await.map_err(crate::store_error)?;
         Ok(ListApiKeysReply { result: keys.into_iter().map(shown).collect() })
     }
@@ -111,10 +123,10 @@ impl Engine {
     /// One key.
     ///
     /// # Errors
-    /// `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
     pub async fn get_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
-        caller.require_manage()?;
-        let ApiKeyRequest { key_id } = request;
+        caller.require(Operation::GetApiKey)?;
+        let key_id = check_id(request)?;
         let found = self.key_store()?.key(&caller.owner, &key_id).await.map_err(crate::store_error)?;
         found.map(shown).ok_or_else(|| not_found(&key_id))
     }
@@ -125,8 +137,9 @@ impl Engine {
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
     /// store's errors.
     pub async fn update_api_key(&self, caller: &Caller, request: UpdateApiKeyRequest) -> Result<ApiKey> {
-        caller.require_manage()?;
+        caller.require(Operation::UpdateApiKey)?;
         let UpdateApiKeyRequest { key_id, name, scopes, expires_at } = request;
+        let key_id = check_id(ApiKeyRequest { key_id })?;
         let mut violations = Violations::default();
         if name.is_none() && scopes.is_none() && expires_at.is_none() {
             violations.push("name", "at least one of `name`, `scopes` and `expires_at` is required");
@@ -143,29 +156,63 @@ impl Engine {
         }
         let scopes = scopes.map(|scopes| names(&scopes));
         let change = KeyChange { name, scopes, expires_at, ..KeyChange::default() };
-        self.change_key(&caller.owner, &key_id, change).await
+        let event = self.event(Operation::UpdateApiKey.as_str(), &key_id, caller.key_id.as_deref());
+        self.change_key(&caller.owner, change, event).await
     }
 
     /// Switches a key off, for good. It stops working everywhere within a second.
     ///
     /// # Errors
-    /// `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
     pub async fn deactivate_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
-        caller.require_manage()?;
-        let ApiKeyRequest { key_id } = request;
-        self.change_key(&caller.owner, &key_id, KeyChange { deactivated_at: Some(self.clock.now()), ..KeyChange::default() }).await
+        caller.require(Operation::DeactivateApiKey)?;
+        let key_id = check_id(request)?;
+        self.switch_off(&caller.owner, &key_id, caller.key_id.as_deref()).await
     }
 
-    pub(crate) async fn change_key(&self, owner: &OwnerId, key_id: &str, change: KeyChange) -> Result<ApiKey> {
-        let changed = self.key_store()?.update_key(owner, key_id, change, self.clock.now()).await.map_err(crate::store_error)?;
-        changed.map(shown).ok_or_else(|| not_found(key_id))
+    /// Switches a key off; `actor` are the credentials of who does it.
+    pub(crate) async fn switch_off(&self, owner: &OwnerId, key_id: &str, actor: Option<&str>) -> Result<ApiKey> {
+        let event = self.event(Operation::DeactivateApiKey.as_str(), key_id, actor);
+        self.change_key(owner, KeyChange { deactivated_at: Some(event.at), ..KeyChange::default() }, event).await
     }
 
-    pub(crate) async fn make_key(&self, owner: &OwnerId, new: NewKey) -> Result<CreateApiKeyReply> {
+    async fn change_key(&self, owner: &OwnerId, change: KeyChange, event: KeyEvent) -> Result<ApiKey> {
+        let key_id = event.key_id.clone();
+        let changed = self.key_store()?.update_key(owner, &key_id, change, event).await.map_err(crate::store_error)?;
+        changed.map(shown).ok_or_else(|| not_found(&key_id))
+    }
+
+    /// What is written down of something that is done to a key now.
+    pub(crate) fn event(&self, operation: &str, key_id: &str, actor: Option<&str>) -> KeyEvent {
+        KeyEvent {
+            id: uuid::Uuid::now_v7().to_string(),
+            at: self.clock.now(),
+            actor: actor.map(str::to_owned),
+            operation: operation.to_owned(),
+            key_id: key_id.to_owned(),
+        }
+    }
+
+    /// Makes a key and stores it; `actor` are the credentials of who does it.
+    pub(crate) async fn make_key(&self, owner: &OwnerId, new: NewKey, actor: Option<&str>) -> Result<CreateApiKeyReply> {
+        let (secret, key) = self.generate_key(owner, new).await?;
+        let event = self.event(Operation::CreateApiKey.as_str(), &key.id, actor);
+        self.key_store()?.insert_key(key.clone(), event).await.map_err(crate::store_error)?;
+        Ok(CreateApiKeyReply { key: secret.reveal().to_owned(), api_key: shown(key), notice: None })
+    }
+
+    /// A key that is not stored yet.
+    pub(crate) async fn generate_key(&self, owner: &OwnerId, new: NewKey) -> Result<(KeySecret, StoredKey)> {
         let NewKey { name, scopes, expires_at, reach } = new;
         let secret = KeySecret::generate().map_err(Error::internal)?;
         let text = secret.reveal().to_owned();
-        let hashed = tokio::task::spawn_blocking(move || bcrypt::hash(text, BCRYPT_COST)).await.map_err(Error::internal)?;
+        let turn = HASHING.acquire().await.map_err(Error::internal)?;
+        let hashing = tokio::task::spawn_blocking(move || {
+            // The hash is made even when the caller has hung up, and keeps its turn until then.
+            let _turn = turn;
+            bcrypt::hash(text, BCRYPT_COST)
+        });
+        let hashed = hashing.await.map_err(Error::internal)?;
         let narrowing = Narrowing::of(&reach);
         let key = StoredKey {
             id: uuid::Uuid::now_v7().to_string(),
@@ -173,6 +220,7 @@ impl Engine {
             name,
             lookup: secret.lookup(),
             hash: hashed.map_err(Error::internal)?,
+            digest: Some(secret.digest()),
             scopes: names(&scopes),
             narrowing: serde_json::to_string(&narrowing).map_err(Error::internal)?,
             created_at: self.clock.now(),
@@ -180,8 +228,7 @@ impl Engine {
             last_used_at: None,
             deactivated_at: None,
         };
-        self.key_store()?.insert_key(key.clone()).await.map_err(crate::store_error)?;
-        Ok(CreateApiKeyReply { key: secret.reveal().to_owned(), api_key: shown(key) })
+        Ok((secret, key))
     }
 
     pub(crate) fn new_key(&self, request: CreateApiKeyRequest) -> Result<NewKey> {
@@ -228,6 +275,18 @@ impl Engine {
         let absent = || Error::new(Reason::FeatureUnavailable, format!("API keys are not yet kept on {}", self.store.backend()));
         self.store.keys().ok_or_else(absent)
     }
+}
+
+/// A key's id as the store may be asked for it.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`: PostgreSQL takes no text with U+0000, and no id has a control character.
+pub(crate) fn check_id(request: ApiKeyRequest) -> Result<String> {
+    let ApiKeyRequest { key_id } = request;
+    if key_id.chars().any(char::is_control) {
+        return Err(Error::invalid("key_id", "`key_id` has a control character, which no id of a key has"));
+    }
+    Ok(key_id)
 }
 
 fn not_found(key_id: &str) -> Error {

@@ -27,7 +27,9 @@ mod quota;
 mod rate;
 mod reached;
 mod reembed;
+mod refusals;
 mod rerank;
+mod sealing;
 mod search;
 mod secret;
 mod semantic;
@@ -38,8 +40,9 @@ mod tokens;
 mod truncate;
 mod turns;
 mod validate;
+mod verify;
 
-pub use admin::{AUDIT_LINES, Admin};
+pub use admin::{AUDIT_LINES, Admin, ValidKey};
 pub use auth::{AUTHENTICATION_REQUIRED, Authenticated, Authenticator};
 pub use caller::{Caller, Reach, WriteContext};
 pub use clock::{Clock, SystemClock};
@@ -58,7 +61,7 @@ use context_model::{Error, Result};
 use context_store::{Idempotency, Read, Store, StoreError, WriteOptions};
 use context_text::{Analyzer, Language};
 
-/// How long a read waits for `min_revision`.
+/// How long a read of a standby waits for `min_revision`.
 const REVISION_WAIT: Duration = Duration::from_secs(5);
 
 /// The operations over one store.
@@ -68,8 +71,10 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     analyzer: Analyzer,
     meaning: meaning::Meaning,
-    counts: quota::Counts,
+    counts: quota::Counts<context_store::Usage>,
+    outcomes: quota::Counts<u64>,
     summaries: summary::Summaries,
+    refusals: Arc<refusals::Refusals>,
 }
 
 impl Engine {
@@ -80,13 +85,16 @@ impl Engine {
     pub fn new(store: Arc<dyn Store>, config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
         config.check()?;
         let analyzer = Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
+        let refusals = Arc::new(refusals::Refusals::new(store.clone(), clock.clone()));
         Ok(Self {
+            refusals,
             store,
             config,
             clock,
             analyzer,
             meaning: meaning::Meaning::default(),
             counts: quota::Counts::default(),
+            outcomes: quota::Counts::default(),
             summaries: summary::Summaries::default(),
         })
     }
@@ -102,7 +110,7 @@ impl Engine {
     /// # Errors
     /// `FEATURE_UNAVAILABLE` when the database keeps no keys.
     pub fn authenticator(&self, rate: Option<Rate>) -> Result<Authenticator> {
-        Authenticator::new(self.store.clone(), self.clock.clone(), rate)
+        Authenticator::new(self.store.clone(), self.clock.clone(), rate, self.refusals.clone())
     }
 
     /// Whether the store answers now, with the schema of this binary.
@@ -113,13 +121,14 @@ impl Engine {
         self.store.check().await.map_err(store_error)
     }
 
-    /// Finishes queued writes and closes the store.
+    /// Writes down the refusals that were counted, finishes queued writes and closes the store.
     pub async fn close(&self) {
+        self.refusals.flush().await;
         self.store.close().await;
     }
 
     fn read(min_revision: Option<i64>) -> Read {
-        Read { min_revision, wait: REVISION_WAIT }
+        Read { min_revision, wait: REVISION_WAIT, as_of: None }
     }
 
     fn write_options<T: serde::Serialize>(

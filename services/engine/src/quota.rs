@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use context_model::{Error, JsonObject, NewImage, Reason, Result};
-use context_store::{OwnerId, Usage};
+use context_model::{Error, JsonObject, NewImage, Reason, Result, Timestamp};
+use context_store::{OwnerId, Usage, WriteOptions};
 
 use crate::{Caller, Engine};
 
@@ -27,7 +27,7 @@ pub struct Quotas {
     pub entries: Option<u64>,
     /// Artifacts.
     pub artifacts: Option<u64>,
-    /// Bytes of texts, metadata, images and all versions of artifacts.
+    /// Bytes of texts, metadata, images and all versions of artifacts, and of stored outcomes of requests.
     pub bytes: Option<u64>,
 }
 
@@ -58,17 +58,35 @@ impl Quotas {
 }
 
 /// What owners have, as far as it is known.
-#[derive(Debug, Default)]
-pub(crate) struct Counts(Mutex<HashMap<OwnerId, Arc<tokio::sync::Mutex<Option<Count>>>>>);
+#[derive(Debug)]
+pub(crate) struct Counts<T>(Mutex<HashMap<OwnerId, Slot<T>>>);
+
+/// One owner's count. Its lock makes all who need it wait for one count.
+type Slot<T> = Arc<tokio::sync::Mutex<Option<Count<T>>>>;
 
 #[derive(Debug, Clone, Copy)]
-struct Count {
-    usage: Usage,
+struct Count<T> {
+    usage: T,
     at: Instant,
 }
 
-impl Counts {
-    fn of(&self, owner: &OwnerId) -> Arc<tokio::sync::Mutex<Option<Count>>> {
+impl<T> Default for Counts<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+/// Whether a write does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// It does what it says.
+    New,
+    /// Its outcome is stored: the store gives that again, and nothing is added.
+    Repeated,
+}
+
+impl<T> Counts<T> {
+    fn of(&self, owner: &OwnerId) -> Slot<T> {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counts.len() >= MAX_KNOWN && !counts.contains_key(owner) {
             counts.clear();
@@ -78,11 +96,65 @@ impl Counts {
 }
 
 impl Engine {
-    /// Admits a write of this much.
+    /// Admits a write of so many items that adds this much, unless it repeats one whose outcome is stored. That is asked
+    /// first: a retry is answered also when the quota was reached or no provider of embeddings answers.
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`; the store's.
-    pub(crate) async fn admit(&self, caller: &Caller, more: Usage) -> Result<()> {
+    pub(crate) async fn admit(&self, caller: &Caller, options: &WriteOptions, items: usize, mut more: Usage) -> Result<Admitted> {
+        if let Some(key) = &options.idempotency {
+            if self.store.is_recorded(&caller.owner, key, options.now).await.map_err(crate::store_error)? {
+                return Ok(Admitted::Repeated);
+            }
+            let bytes = key.expected_bytes(items);
+            self.admit_outcome(&caller.owner, options.now, bytes).await?;
+            // What adds nothing else may make room for more, and is not refused.
+            if more != Usage::default() {
+                more.bytes = more.bytes.saturating_add(bytes);
+            }
+        }
+        self.admit_usage(caller, more).await?;
+        Ok(Admitted::New)
+    }
+
+    /// Admits one more outcome to store. None is forgotten before its 24 hours are over to make room: a retry would then be
+    /// made a second time.
+    async fn admit_outcome(&self, owner: &OwnerId, now: Timestamp, bytes: u64) -> Result<()> {
+        let quota = self.config.idempotency_bytes;
+        let slot = self.outcomes.of(owner);
+        let mut held = slot.lock().await;
+        let known = held.filter(|count| count.at.elapsed() < FRESH);
+        let mut count = match known {
+            Some(count) => count,
+            None => self.count_outcomes(owner, now).await?,
+        };
+        let is_full = |count: &Count<u64>| count.usage.saturating_add(bytes) > quota;
+        if is_full(&count) && count.at.elapsed() >= RECOUNT {
+            count = self.count_outcomes(owner, now).await?;
+        }
+        let refused = is_full(&count);
+        if !refused {
+            count.usage = count.usage.saturating_add(bytes);
+        }
+        *held = Some(count);
+        if refused {
+            let has = count.usage;
+            let sentence = format!(
+                "the stored outcomes of the owner's requests with an idempotency key have {has} of at most {quota} bytes, and each is kept \
+                 for 24 hours; send fewer requests with a key, or ask the operator for more"
+            );
+            return Err(Error::new(Reason::QuotaExceeded, sentence));
+        }
+        Ok(())
+    }
+
+    async fn count_outcomes(&self, owner: &OwnerId, now: Timestamp) -> Result<Count<u64>> {
+        let at = Instant::now();
+        let usage = self.store.recorded_bytes(owner, now).await.map_err(crate::store_error)?;
+        Ok(Count { usage, at })
+    }
+
+    async fn admit_usage(&self, caller: &Caller, more: Usage) -> Result<()> {
         let quotas = &self.config.quotas;
         if quotas.is_none() {
             return Ok(());
@@ -108,7 +180,7 @@ impl Engine {
         admitted
     }
 
-    async fn count(&self, owner: &OwnerId) -> Result<Count> {
+    async fn count(&self, owner: &OwnerId) -> Result<Count<Usage>> {
         let at = Instant::now();
         let usage = self.store.usage(owner).await.map_err(crate::store_error)?;
         Ok(Count { usage, at })

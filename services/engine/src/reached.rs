@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use context_model::{Error, Result};
-use context_store::{Read, RowSelection};
+use context_store::{Memory, Read, RowSelection};
 
 use crate::{Caller, Engine};
 
@@ -45,7 +45,7 @@ impl Engine {
     /// The store's.
     pub(crate) async fn reached(&self, caller: &Caller, ids: &[i64]) -> Result<Reached> {
         let Some(threads) = caller.within() else { return Ok(Reached::All) };
-        let selection = RowSelection { images: false, text_chars: Some(1), explain: false, max_bytes: u64::MAX };
+        let selection = RowSelection { images: false, text_chars: Some(1), explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
         let found = self.store.get_contexts(&caller.owner, ids.to_vec(), selection, Read::default()).await.map_err(crate::store_error)?;
         let reached = found.entries.into_iter().filter(|entry| threads.contains(&entry.thread_id)).map(|entry| entry.id);
         Ok(Reached::These(reached.collect()))

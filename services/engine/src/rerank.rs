@@ -143,7 +143,13 @@ impl Engine {
     /// The best part of each candidate's text; what was deleted meanwhile has none.
     async fn parts(&self, caller: &Caller, candidates: &[Candidate]) -> Result<Vec<BestPart>, ProviderError> {
         let last = candidates.iter().map(|candidate| candidate.part.map_or(START_CHARS, |part| part.end)).max().unwrap_or(0);
-        let selection = RowSelection { images: false, text_chars: Some(last), explain: false, max_bytes: self.max_reply_bytes() };
+        let selection = RowSelection {
+            images: false,
+            text_chars: Some(last),
+            explain: false,
+            max_bytes: self.max_reply_bytes(),
+            memory: caller.memory.clone(),
+        };
         let ids: Vec<i64> = candidates.iter().map(|candidate| candidate.id).collect();
         let found = self.store.get_contexts(&caller.owner, ids, selection, Self::read(None)).await;
         let found = found.map_err(unreadable)?;

@@ -1,15 +1,16 @@
 //! Searching by filters and by words.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use context_model::{
-    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, QueryStats, Reason, Result, Scores, SearchContextReply,
-    SearchContextRequest, Violations,
+    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, Operation, QueryStats, Reason, Result, Scores,
+    SearchContextReply, SearchContextRequest, Violations,
 };
-use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry};
+use context_store::{FtsPage, FtsSearch, Page, RowSelection, StoredEntry};
 use context_text::{Mode, Query};
 
-use crate::{Caller, Engine, Scope, validate};
+use crate::{Caller, Engine, hits, validate};
 
 /// Characters of a highlighted snippet, at most.
 const SNIPPET_CHARS: usize = 300;
@@ -20,7 +21,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn search_context(&self, caller: &Caller, mut request: SearchContextRequest) -> Result<SearchContextReply> {
-        caller.require(Scope::Read)?;
+        caller.require(Operation::SearchContext)?;
         let started = Instant::now();
         let mut violations = Violations::default();
         let page = validate::page(request.limit, request.offset, 30, 100, i64::from(u32::MAX), &mut violations);
@@ -28,13 +29,14 @@ impl Engine {
         let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         violations.finish(())?;
         let explain = request.explain_query.unwrap_or(false);
-        let selection = self.selection(request.include_images, explain, self.shown_chars());
+        let selection = self.selection(caller, request.include_images, explain, self.shown_chars());
         let found = self
             .store
             .search_contexts(&caller.owner, filter, page, selection, Self::read(min_revision))
             .await
             .map_err(crate::store_error)?;
-        let results: Vec<_> = found.entries.into_iter().map(|entry| self.hit(entry, None, None)).collect();
+        let (entries, _) = hits::sound(found.entries);
+        let results: Vec<_> = entries.into_iter().map(|entry| self.hit(entry, None, None)).collect();
         let stats = explain.then(|| self.stats(started, filters, results.len(), found.plan, None));
         Ok(SearchContextReply { count: results.len() as i64, results, stats, revision: found.revision })
     }
@@ -45,7 +47,7 @@ impl Engine {
     /// `INVALID_ARGUMENT` naming each bad field, with the position for a malformed boolean query;
     /// `FEATURE_UNAVAILABLE` when full-text search is off; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn fts_search_context(&self, caller: &Caller, mut request: FtsSearchContextRequest) -> Result<FtsSearchContextReply> {
-        caller.require(Scope::Read)?;
+        caller.require(Operation::FtsSearchContext)?;
         let started = Instant::now();
         if !self.config.fts_on() {
             return Err(Error::new(Reason::FeatureUnavailable, "full-text search is switched off by ENABLE_FTS=false"));
@@ -85,7 +87,7 @@ impl Engine {
             reply.stats = explain.then(|| self.stats(started, filters, 0, Vec::new(), None));
             return Ok(FtsSearchContextReply { revision: statistics.revision, ..reply });
         };
-        let selection = self.selection(request.include_images, explain, if highlight { None } else { self.shown_chars() });
+        let selection = self.selection(caller, request.include_images, explain, if highlight { None } else { self.shown_chars() });
         let search = FtsSearch { query: parsed.clone(), ranking_cap: self.config.fts_ranking_cap, context_weight: 0.0 };
         let found = self
             .store
@@ -93,6 +95,8 @@ impl Engine {
             .await
             .map_err(crate::store_error)?;
         let FtsPage { entries, used_fallback, capped_at, revision, plan } = found;
+        let scores: HashMap<i64, f64> = entries.iter().map(|scored| (scored.entry.id, scored.score)).collect();
+        let (entries, damaged) = hits::sound(entries.into_iter().map(|scored| scored.entry).collect());
         let snippets = if highlight {
             let query = if used_fallback { parsed.loosest().clone() } else { parsed.query };
             self.snippets(&entries, query).await?
@@ -102,19 +106,27 @@ impl Engine {
         reply.results = entries
             .into_iter()
             .zip(snippets)
-            .map(|(ScoredEntry { entry, score }, snippet)| {
+            .map(|(entry, snippet)| {
+                let score = scores.get(&entry.id).copied().unwrap_or_default();
                 self.hit(entry, Some(Scores::Fts(FtsScores { fts_score: score, fts_rank: None, rerank_score: None })), snippet)
             })
             .collect();
         reply.count = reply.results.len() as i64;
         reply.stats = explain.then(|| self.stats(started, filters, reply.results.len(), plan, capped_at));
         reply.warnings.extend(capped_at.map(cap_warning));
+        reply.warnings.extend(damaged);
         reply.revision = revision;
         Ok(reply)
     }
 
-    pub(crate) fn selection(&self, include_images: Option<bool>, explain: bool, text_chars: Option<u32>) -> RowSelection {
-        RowSelection { images: include_images.unwrap_or(false), text_chars, explain, max_bytes: self.max_reply_bytes() }
+    pub(crate) fn selection(&self, caller: &Caller, include_images: Option<bool>, explain: bool, text_chars: Option<u32>) -> RowSelection {
+        RowSelection {
+            images: include_images.unwrap_or(false),
+            text_chars,
+            explain,
+            max_bytes: self.max_reply_bytes(),
+            memory: caller.memory.clone(),
+        }
     }
 
     pub(crate) fn stats(
@@ -136,9 +148,9 @@ impl Engine {
     }
 
     /// Marks the hits. Texts may be long, so this does not run on an async worker.
-    async fn snippets(&self, entries: &[ScoredEntry], query: Query) -> Result<Vec<Option<String>>> {
+    async fn snippets(&self, entries: &[StoredEntry], query: Query) -> Result<Vec<Option<String>>> {
         let analyzer = self.analyzer.clone();
-        let texts: Vec<String> = entries.iter().map(|scored| scored.entry.text.clone()).collect();
+        let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
         let mark = move || texts.iter().map(|text| Some(context_text::highlight(text, &query, &analyzer, SNIPPET_CHARS))).collect();
         tokio::task::spawn_blocking(mark).await.map_err(Error::internal)
     }

@@ -53,6 +53,12 @@ impl KeySecret {
     pub fn fingerprint(&self) -> [u8; 32] {
         Sha256::digest(self.0.as_bytes()).into()
     }
+
+    /// The same in hexadecimal, as it is stored.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        self.fingerprint().iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
+    }
 }
 
 impl fmt::Debug for KeySecret {

@@ -1,8 +1,8 @@
 //! Counting entries and telling the state of every feature.
 
-use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, SemanticSearchStatus, Statistics, Violations};
+use context_model::{ChunkingStatus, FtsStatus, Operation, RerankingStatus, Result, SemanticSearchStatus, Statistics, Violations};
 
-use crate::{Caller, Engine, Scope, Switch, validate};
+use crate::{Caller, Engine, Switch, validate};
 
 impl Engine {
     /// The owner's counts and the state of every feature. Cheap whatever the number of entries.
@@ -10,7 +10,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn get_statistics(&self, caller: &Caller, min_revision: Option<i64>) -> Result<Statistics> {
-        caller.require(Scope::Read)?;
+        caller.require(Operation::GetStatistics)?;
         let mut violations = Violations::default();
         let min_revision = validate::min_revision(min_revision, &mut violations);
         violations.finish(())?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use context_model::{Result, SummaryStatus};
 use context_providers::{ProviderError, Summarizer};
-use context_store::{LateSummary, OwnerId, RowSelection, SummaryStore, Unsummarized};
+use context_store::{LateSummary, Memory, OwnerId, RowSelection, SummaryStore, Unsummarized};
 use tokio::sync::Notify;
 
 use crate::{Caller, Engine, Switch};
@@ -173,10 +173,10 @@ impl Engine {
         id: i64,
     ) -> Result<(), Option<Duration>> {
         let text_chars = Some(small(summarizer.max_chars()));
-        let selection = RowSelection { images: false, text_chars, explain: false, max_bytes: u64::MAX };
+        let selection = RowSelection { images: false, text_chars, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
         let found = self.store.get_contexts(&owner, vec![id], selection, Self::read(None)).await.map_err(|_| None)?;
         match found.entries.into_iter().next() {
-            Some(entry) if entry.summary.is_empty() && self.wants_summary(&entry.text) => {
+            Some(entry) if entry.damage.is_none() && entry.summary.is_empty() && self.wants_summary(&entry.text) => {
                 add_summary(summarizer, store, Unsummarized { owner, id, version: entry.version, text: entry.text }).await
             }
             _ => Ok(()),

@@ -1,8 +1,8 @@
 //! Listing threads.
 
-use context_model::{ListThreadsReply, ListThreadsRequest, Result, Violations};
+use context_model::{ListThreadsReply, ListThreadsRequest, Operation, Result, Violations};
 
-use crate::{Caller, Engine, Scope, validate};
+use crate::{Caller, Engine, validate};
 
 /// Threads of one reply, at most, and when no limit is given.
 const MAX_THREADS: i64 = 1000;
@@ -13,7 +13,7 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.
     pub async fn list_threads(&self, caller: &Caller, request: ListThreadsRequest) -> Result<ListThreadsReply> {
-        caller.require(Scope::Read)?;
+        caller.require(Operation::ListThreads)?;
         let ListThreadsRequest { limit, offset, min_revision } = request;
         let mut violations = Violations::default();
         let page = validate::page(limit, offset, MAX_THREADS, MAX_THREADS, i64::from(u32::MAX), &mut violations);

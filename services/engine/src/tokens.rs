@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use context_model::{Error, Reason, Result, Scope, Timestamp};
 use context_oidc::{Issuer, Now, TokenError, Verified};
-use context_store::OwnerId;
+use context_store::{Memory, OwnerId};
 use sha2::{Digest as _, Sha256};
 
 use crate::{Caller, Reach};
@@ -76,6 +76,8 @@ impl Tokens {
             scopes: scopes.as_ref().map_or_else(|| self.rules.default_scopes.clone(), given),
             reach: Reach::All,
             operator: false,
+            memory: Memory::UNCOUNTED,
+            administers_keys: true,
         }
     }
 }

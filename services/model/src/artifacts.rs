@@ -58,7 +58,7 @@ pub struct ListArtifactsRequest {
     /// `next_cursor` of the reply before; not together with an offset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -105,7 +105,7 @@ pub struct SearchArtifactsRequest {
     /// Artifacts at most, 1 to 50; absent: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<i64>,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -145,7 +145,7 @@ pub struct GetArtifactRequest {
     /// The artifact's id.
     #[serde(default)]
     pub artifact_id: String,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -291,7 +291,7 @@ pub struct ListArtifactVersionsRequest {
     /// The artifact's id.
     #[serde(default)]
     pub artifact_id: String,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -335,7 +335,7 @@ pub struct GetArtifactVersionRequest {
     /// The version's number, from 1.
     #[serde(default)]
     pub version_number: i64,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }
@@ -401,7 +401,7 @@ pub struct DiffArtifactVersionsRequest {
     /// The newer side; absent: the current version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_version: Option<i64>,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }

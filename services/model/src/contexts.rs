@@ -236,7 +236,7 @@ pub struct GetContextByIdsRequest {
     /// Whether images come along; absent: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_images: Option<bool>,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_revision: Option<i64>,
 }

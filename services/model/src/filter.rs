@@ -139,6 +139,31 @@ pub enum Comparison {
     ArrayContains { value: Scalar, case_sensitive: bool },
 }
 
+impl Comparison {
+    /// The operator.
+    #[must_use]
+    pub const fn operator(&self) -> Operator {
+        match self {
+            Self::Eq { .. } => Operator::Eq,
+            Self::Ne { .. } => Operator::Ne,
+            Self::Gt(_) => Operator::Gt,
+            Self::Gte(_) => Operator::Gte,
+            Self::Lt(_) => Operator::Lt,
+            Self::Lte(_) => Operator::Lte,
+            Self::In { .. } => Operator::In,
+            Self::NotIn { .. } => Operator::NotIn,
+            Self::Exists => Operator::Exists,
+            Self::NotExists => Operator::NotExists,
+            Self::IsNull => Operator::IsNull,
+            Self::IsNotNull => Operator::IsNotNull,
+            Self::Contains { .. } => Operator::Contains,
+            Self::StartsWith { .. } => Operator::StartsWith,
+            Self::EndsWith { .. } => Operator::EndsWith,
+            Self::ArrayContains { .. } => Operator::ArrayContains,
+        }
+    }
+}
+
 /// The sixteen operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is its wire name")]

@@ -44,7 +44,8 @@ impl<'de> Deserialize<'de> for ImageBytes {
 
 impl Serialize for ImageBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&base64::engine::general_purpose::STANDARD.encode(&self.0))
+        // Piece by piece: an image is large, and its text larger.
+        serializer.collect_str(&base64::display::Base64Display::new(&self.0, &base64::engine::general_purpose::STANDARD))
     }
 }
 

@@ -61,6 +61,9 @@ pub struct CreateApiKeyReply {
     pub key: String,
     /// What is known about it from now on.
     pub api_key: ApiKey,
+    /// Says that no request needs the key, while it is so; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
 }
 
 /// The owner's keys.

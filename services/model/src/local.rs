@@ -3,6 +3,8 @@
 //! The service and the gateway compute the path by the same rule, so that a gateway finds the service of its database
 //! however it was started.
 
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The default database file: `~/.mcp/context_storage.db`.
@@ -22,13 +24,31 @@ pub fn expand_home(path: &str) -> PathBuf {
 }
 
 /// The directory for sockets, locks and logs: `$XDG_RUNTIME_DIR/context-service`, else `/tmp/context-service-<uid>`
-/// (`tmp` as `std::env::temp_dir` has it). Whoever creates it must give it mode 0700 and check its owner.
+/// (`tmp` as `std::env::temp_dir` has it). [`make_runtime_dir`] makes it.
 #[must_use]
 pub fn runtime_dir(uid: u32) -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
         Some(dir) => PathBuf::from(dir).join("context-service"),
         None => std::env::temp_dir().join(format!("context-service-{uid}")),
     }
+}
+
+/// Makes the directory of [`runtime_dir`] for this user alone, or makes the one that is there private. `None` when it belongs
+/// to another user: its name can be guessed, and below `/tmp` anyone can make it.
+///
+/// # Errors
+/// What the system says.
+pub fn make_runtime_dir(uid: u32) -> io::Result<Option<PathBuf>> {
+    let directory = runtime_dir(uid);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    let found = std::fs::symlink_metadata(&directory)?;
+    if !found.is_dir() || found.uid() != uid {
+        return Ok(None);
+    }
+    if found.mode() & 0o077 != 0 {
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(Some(directory))
 }
 
 /// The socket of the service that holds this database file: a name from a hash of the file's absolute path, short

@@ -48,6 +48,8 @@ pub enum Reason {
     IssuerUnavailable,
     /// The credentials do not carry the scope that the operation needs.
     ScopeMissing,
+    /// A page of another site made a browser send the request.
+    CrossSite,
     /// The key has used up its request rate.
     RateLimited,
     /// The owner has as much as it may have.
@@ -64,7 +66,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::InvalidArgument,
         Self::ContextNotFound,
         Self::ArtifactNotFound,
@@ -86,6 +88,7 @@ impl Reason {
         Self::Unauthenticated,
         Self::IssuerUnavailable,
         Self::ScopeMissing,
+        Self::CrossSite,
         Self::RateLimited,
         Self::QuotaExceeded,
         Self::NotFound,
@@ -119,6 +122,7 @@ impl Reason {
             Self::Unauthenticated => "UNAUTHENTICATED",
             Self::IssuerUnavailable => "ISSUER_UNAVAILABLE",
             Self::ScopeMissing => "SCOPE_MISSING",
+            Self::CrossSite => "CROSS_SITE",
             Self::RateLimited => "RATE_LIMITED",
             Self::QuotaExceeded => "QUOTA_EXCEEDED",
             Self::NotFound => "NOT_FOUND",

@@ -50,7 +50,7 @@ macro_rules! search_request {
             /// Whether `stats` tells how the query ran; absent: false.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub explain_query: Option<bool>,
-            /// Wait until the store has reached this revision.
+            /// Read a state at or after this revision of an earlier reply.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub min_revision: Option<i64>,
         }

@@ -57,7 +57,7 @@ pub struct ListThreadsRequest {
     #[schema(minimum = 0)]
     #[param(minimum = 0)]
     pub offset: Option<i64>,
-    /// Wait until the store has reached this revision.
+    /// Read a state at or after this revision of an earlier reply.
     pub min_revision: Option<i64>,
 }
 

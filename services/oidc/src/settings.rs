@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use context_model::shown_url;
 use http::Uri;
 
 /// Whose tokens are accepted, and what they are read for.
@@ -55,7 +56,7 @@ impl Settings {
     pub fn check(&self) -> Result<(), String> {
         let issuer = checked(&self.issuer, true)?;
         if issuer.query().is_some() {
-            return Err(format!("`{}` has a query, which an issuer has not", self.issuer));
+            return Err(format!("`{}` has a query, which an issuer has not", shown_url(&self.issuer)));
         }
         if self.audiences.iter().all(String::is_empty) {
             return Err("there is no audience, without which tokens for other services would be accepted".to_owned());
@@ -69,14 +70,18 @@ impl Settings {
 /// # Errors
 /// A sentence.
 pub(crate) fn checked(url: &str, local: bool) -> Result<Uri, String> {
-    let uri: Uri = url.parse().map_err(|_| format!("`{url}` is not an address"))?;
+    let uri: Uri = url.parse().map_err(|_| format!("`{}` is not an address", shown_url(url)))?;
     let plain = !url.contains('#') && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
     let allowed = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => local && uri.host().is_some_and(is_loopback),
         _ => false,
     };
-    if plain && allowed { Ok(uri) } else { Err(format!("`{url}` must be an https address (or http on this machine)")) }
+    if plain && allowed {
+        Ok(uri)
+    } else {
+        Err(format!("`{}` must be an https address (or http on this machine), without a user", shown_url(url)))
+    }
 }
 
 fn is_loopback(host: &str) -> bool {

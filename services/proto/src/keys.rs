@@ -88,8 +88,8 @@ impl From<pb::CreateApiKeyRequest> for CreateApiKeyRequest {
 
 impl From<CreateApiKeyReply> for pb::CreateApiKeyResponse {
     fn from(reply: CreateApiKeyReply) -> Self {
-        let CreateApiKeyReply { key, api_key } = reply;
-        Self { key, api_key: Some(api_key.into()) }
+        let CreateApiKeyReply { key, api_key, notice } = reply;
+        Self { key, api_key: Some(api_key.into()), notice }
     }
 }
 

@@ -68,7 +68,7 @@ pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The hub cannot be reached or answers otherwise than with the file.
-    #[error("{url} cannot be fetched: {what}")]
+    #[error("{} cannot be fetched: {what}", context_model::shown_url(url))]
     Hub {
         /// What was asked for.
         url: String,

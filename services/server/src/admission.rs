@@ -1,53 +1,198 @@
-//! How many operations run at once, and how many may wait.
+//! How many operations run at once, how many may wait, and that no caller takes all the places.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use context_model::{Error, Reason};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use context_store::OwnerId;
+use tokio::sync::oneshot;
 
-/// The door to the engine: some run, some wait, the rest is refused at once.
+/// Who a slot is given to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// An owner.
+    Owner(OwnerId),
+    /// The address of a caller without credentials; `None` on the Unix socket.
+    Address(Option<IpAddr>),
+}
+
+/// Slots that callers share. A caller holds and waits for at most its share; a free slot goes to the waiting caller that
+/// holds the fewest.
 #[derive(Debug)]
 pub struct Admission {
-    running: Semaphore,
-    waiting: AtomicUsize,
-    max_waiting: usize,
+    state: Mutex<State>,
+    /// Slots that one caller may hold, and places in the queue.
+    share: usize,
+    queue_share: usize,
+    queue: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    held: HashMap<Holder, usize>,
+    waiting: HashMap<Holder, VecDeque<Waiter>>,
+    waiters: usize,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    id: u64,
+    granted: oneshot::Sender<()>,
 }
 
 impl Admission {
-    /// A door for `max_running` operations, with a queue of `max_waiting` before it.
+    /// `slots` that callers share, with a queue before them. With `shared`, a caller gets at most half of either.
     #[must_use]
-    pub fn new(max_running: usize, max_waiting: usize) -> Self {
-        Self { running: Semaphore::new(max_running.min(Semaphore::MAX_PERMITS)), waiting: AtomicUsize::new(0), max_waiting }
+    pub fn new(slots: usize, queue: usize, shared: bool) -> Arc<Self> {
+        let share = |of: usize| if shared { of.div_ceil(2) } else { of };
+        let state = State { free: slots, held: HashMap::new(), waiting: HashMap::new(), waiters: 0, next_id: 0 };
+        Arc::new(Self { state: Mutex::new(state), share: share(slots).max(1), queue_share: share(queue), queue })
     }
 
-    /// Waits for a turn; it lasts until the permit is dropped.
+    /// Waits for a slot; it lasts until it is dropped.
     ///
     /// # Errors
-    /// `OVERLOADED` when the queue is full.
-    pub async fn enter(&self) -> Result<SemaphorePermit<'_>, Error> {
-        if let Ok(permit) = self.running.try_acquire() {
-            return Ok(permit);
+    /// `OVERLOADED` when the queue, or the caller's share of it, is full.
+    pub async fn enter(self: &Arc<Self>, holder: Holder) -> Result<Slot, Error> {
+        let (id, granted) = {
+            let mut state = self.lock();
+            if state.take(&holder, self.share) {
+                return Ok(Slot { admission: self.clone(), holder });
+            }
+            let waiting = state.waiting.get(&holder).map_or(0, VecDeque::len);
+            if state.waiters >= self.queue || waiting >= self.queue_share {
+                return Err(overloaded());
+            }
+            let (granted, receiver) = oneshot::channel();
+            let id = state.next_id;
+            state.next_id += 1;
+            state.waiters += 1;
+            state.waiting.entry(holder.clone()).or_default().push_back(Waiter { id, granted });
+            (id, receiver)
+        };
+        let mut place = Place { admission: self, holder: Some(holder), id, granted };
+        let outcome = (&mut place.granted).await;
+        match (outcome, place.holder.take()) {
+            (Ok(()), Some(holder)) => Ok(Slot { admission: self.clone(), holder }),
+            _ => Err(overloaded()),
         }
-        let _place = Place::take(&self.waiting, self.max_waiting).ok_or_else(overloaded)?;
-        self.running.acquire().await.map_err(|_| overloaded())
+    }
+
+    /// A slot that is free now.
+    ///
+    /// # Errors
+    /// `OVERLOADED` when there is none, or the caller holds its share.
+    pub fn try_enter(self: &Arc<Self>, holder: Holder) -> Result<Slot, Error> {
+        if self.lock().take(&holder, self.share) { Ok(Slot { admission: self.clone(), holder }) } else { Err(overloaded()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self, holder: &Holder) {
+        let mut state = self.lock();
+        state.release(holder);
+        while let Some((holder, waiter)) = state.next(self.share) {
+            // One that has just left gives its turn to the next.
+            if waiter.granted.send(()).is_err() {
+                state.release(&holder);
+            }
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, holder: &Holder, share: usize) -> bool {
+        let held = self.held.get(holder).copied().unwrap_or_default();
+        if self.free == 0 || held >= share {
+            return false;
+        }
+        self.free -= 1;
+        self.hold(holder);
+        true
+    }
+
+    fn hold(&mut self, holder: &Holder) {
+        match self.held.get_mut(holder) {
+            Some(held) => *held += 1,
+            None => _ = self.held.insert(holder.clone(), 1),
+        }
+    }
+
+    fn release(&mut self, holder: &Holder) {
+        self.free += 1;
+        if let Some(held) = self.held.get_mut(holder) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(holder);
+            }
+        }
+    }
+
+    /// The waiter whose turn it is, with a slot taken for it.
+    fn next(&mut self, share: usize) -> Option<(Holder, Waiter)> {
+        if self.free == 0 || self.waiters == 0 {
+            return None;
+        }
+        let held = |holder: &Holder| self.held.get(holder).copied().unwrap_or_default();
+        let waiting = self.waiting.iter().filter(|(holder, _)| held(holder) < share);
+        let first = |queue: &VecDeque<Waiter>| queue.front().map_or(u64::MAX, |waiter| waiter.id);
+        let (holder, _) = waiting.min_by_key(|(holder, queue)| (held(holder), first(queue)))?;
+        let holder = holder.clone();
+        let waiter = self.remove(&holder, None)?;
+        self.free -= 1;
+        self.hold(&holder);
+        Some((holder, waiter))
+    }
+
+    /// Takes a waiter out of the queue: the one with this id, or the first.
+    fn remove(&mut self, holder: &Holder, id: Option<u64>) -> Option<Waiter> {
+        let queue = self.waiting.get_mut(holder)?;
+        let index = id.map_or(Some(0), |id| queue.iter().position(|waiter| waiter.id == id))?;
+        let waiter = queue.remove(index)?;
+        if queue.is_empty() {
+            self.waiting.remove(holder);
+        }
+        self.waiters -= 1;
+        Some(waiter)
+    }
+}
+
+/// The right to run, until it is dropped.
+#[derive(Debug)]
+pub struct Slot {
+    admission: Arc<Admission>,
+    holder: Holder,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.admission.give_back(&self.holder);
     }
 }
 
 /// A place in the queue, given back however the wait ends.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn take(waiting: &'a AtomicUsize, max: usize) -> Option<Self> {
-        let place = Self(waiting);
-        // Dropping the place takes the increment back.
-        (waiting.fetch_add(1, Ordering::Relaxed) < max).then_some(()).map(|()| place)
-    }
+struct Place<'a> {
+    admission: &'a Arc<Admission>,
+    /// `None` once the slot was handed on.
+    holder: Option<Holder>,
+    id: u64,
+    granted: oneshot::Receiver<()>,
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let Some(holder) = &self.holder else { return };
+        let is_waiting = self.admission.lock().remove(holder, Some(self.id)).is_some();
+        if !is_waiting && self.granted.try_recv().is_ok() {
+            // The slot came when the caller had just left.
+            self.admission.give_back(holder);
+        }
     }
 }
 
@@ -62,25 +207,72 @@ mod tests {
     use super::*;
     use futures::FutureExt as _;
 
-    #[tokio::test]
-    async fn one_runs_one_waits_and_the_third_is_refused() {
-        let door = Admission::new(1, 1);
-        let first = door.enter().await.unwrap();
-        let mut second = Box::pin(door.enter());
-        assert!(second.as_mut().now_or_never().is_none(), "the second waits");
-        assert_eq!(door.enter().await.unwrap_err().reason, Reason::Overloaded);
-        drop(first);
-        let second = second.await.unwrap();
-        drop(second);
-        drop(door.enter().await.unwrap());
+    fn owner(name: &str) -> Holder {
+        Holder::Owner(OwnerId::new(name))
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_waiting_leaves_a_free_place() {
-        let door = Admission::new(1, 1);
-        let first = door.enter().await.unwrap();
-        assert!(door.enter().now_or_never().is_none());
-        assert!(door.enter().now_or_never().is_none(), "the place was given back");
+    async fn one_runs_one_waits_and_the_third_is_refused() {
+        let admission = Admission::new(1, 1, false);
+        let first = admission.enter(owner("a")).await.unwrap();
+        let mut second = Box::pin(admission.enter(owner("a")));
+        assert!(second.as_mut().now_or_never().is_none(), "the second waits");
+        assert_eq!(admission.enter(owner("a")).await.unwrap_err().reason, Reason::Overloaded);
         drop(first);
+        let second = second.await.unwrap();
+        drop(second);
+        drop(admission.enter(owner("a")).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_gives_up_waiting_leaves_its_place_and_its_slot() {
+        let admission = Admission::new(1, 1, false);
+        let first = admission.enter(owner("a")).await.unwrap();
+        assert!(admission.enter(owner("a")).now_or_never().is_none());
+        assert!(admission.enter(owner("a")).now_or_never().is_none(), "the place was given back");
+        let mut granted = Box::pin(admission.enter(owner("a")));
+        assert!(granted.as_mut().now_or_never().is_none());
+        drop(first);
+        drop(granted);
+        drop(admission.try_enter(owner("a")).unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_caller_holds_half_and_another_one_is_let_in_at_once() {
+        let admission = Admission::new(4, 8, true);
+        let greedy: Vec<Slot> = (0..2).map(|_| admission.try_enter(owner("greedy")).unwrap()).collect();
+        let mut third = Box::pin(admission.enter(owner("greedy")));
+        assert!(third.as_mut().now_or_never().is_none(), "more than half has to wait");
+        let other = admission.enter(owner("other")).now_or_never().expect("at once").unwrap();
+        drop(other);
+        assert!(third.as_mut().now_or_never().is_none(), "the free slot is not for a caller that has its share");
+        drop(greedy);
+        drop(third.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_free_slot_goes_to_the_waiting_caller_that_holds_the_fewest() {
+        let admission = Admission::new(2, 8, true);
+        let one = admission.enter(owner("one")).await.unwrap();
+        let two = admission.enter(owner("two")).await.unwrap();
+        let mut again = Box::pin(admission.enter(owner("one")));
+        assert!(again.as_mut().now_or_never().is_none());
+        let mut late = Box::pin(admission.enter(owner("three")));
+        assert!(late.as_mut().now_or_never().is_none());
+        drop(two);
+        let late = late.now_or_never().expect("its turn").unwrap();
+        assert!(again.as_mut().now_or_never().is_none());
+        drop((late, one));
+        drop(again.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_caller_fills_half_of_the_queue_at_most() {
+        let admission = Admission::new(2, 2, true);
+        let _slots = [admission.try_enter(owner("a")).unwrap(), admission.try_enter(owner("b")).unwrap()];
+        let mut first = Box::pin(admission.enter(owner("a")));
+        assert!(first.as_mut().now_or_never().is_none());
+        assert_eq!(admission.enter(owner("a")).await.unwrap_err().reason, Reason::Overloaded);
+        assert!(admission.enter(owner("b")).now_or_never().is_none(), "the other half is another caller's");
     }
 }

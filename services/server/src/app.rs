@@ -2,23 +2,25 @@
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use context_engine::{Authenticator, Engine, Tokens};
-use context_model::{Error, Limits, Reason, Result};
+use context_model::{Error, Limits, Operation, Reason, Result};
 use context_oidc::Issuer;
+use context_store::call::Turn;
 use futures::FutureExt as _;
 
-use crate::admission::Admission;
+use crate::admission::{Admission, Holder, Slot};
 use crate::authenticate::Who;
 use crate::config::{Auth, Config};
-use crate::memory::{Budget, Lease, ReplyLease};
+use crate::memory::Budget;
 use crate::metrics::Metrics;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
-/// Messages smaller than this are not counted against the budget: together they cannot matter.
-const SMALL_BYTES: usize = 64 * 1024;
+/// Requests without credentials that are served at once: health checks, metrics, documentation, reflection.
+const PUBLIC_REQUESTS: usize = 64;
 
 /// Shared by all handlers.
 pub struct App {
@@ -28,11 +30,13 @@ pub struct App {
     pub limits: Limits,
     /// What Prometheus scrapes.
     pub metrics: Metrics,
-    /// Memory of bodies.
+    /// The memory that requests and replies hold.
     pub budget: Arc<Budget>,
+    /// The slots of requests without credentials.
+    pub public: Arc<Admission>,
     /// What tells callers by their keys; `None` while authentication is off.
     pub authenticator: Option<Authenticator>,
-    admission: Admission,
+    admission: Arc<Admission>,
     request_timeout: Duration,
 }
 
@@ -54,13 +58,17 @@ impl App {
                 Some(engine.authenticator(config.load.rate())?.with_tokens(Tokens::new(issuer, config.oidc.rules())))
             }
         };
+        // Without authentication there is one owner, who shares with no other.
+        let shared = authenticator.is_some();
+        let memory = count(load.request_memory_mb).saturating_mul(1024 * 1024);
         Ok(Self {
             authenticator,
             engine,
             limits,
             metrics: Metrics::default(),
-            budget: Arc::new(Budget::new(count(load.request_memory_mb).saturating_mul(1024 * 1024).max(limits.max_message_bytes()))),
-            admission: Admission::new(count(load.max_concurrent_requests), count(load.request_queue)),
+            budget: Arc::new(Budget::new(memory, limits.max_message_bytes(), shared)),
+            public: Admission::new(PUBLIC_REQUESTS, 0, true),
+            admission: Admission::new(count(load.max_concurrent_requests), count(load.request_queue), shared),
             request_timeout: config.request_timeout(),
         })
     }
@@ -74,7 +82,7 @@ impl App {
         &self,
         who: &Who,
         operation: Operation,
-        wire: Wire,
+        wire: Transport,
         deadline: Option<Duration>,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
@@ -82,28 +90,57 @@ impl App {
         self.metrics.in_flight.inc();
         let limit = deadline.unwrap_or(self.request_timeout).min(self.request_timeout);
         let admitted = async {
-            let _turn = self.admission.enter().await?;
+            let turn = Arc::new(SlotOf::new(self.admission.clone(), Holder::Owner(who.caller().owner.clone())));
+            turn.take().await?;
+            let work = context_store::call::within(limit.saturating_sub(call.started.elapsed()), Some(turn.clone()), work);
             AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(defect(panic.as_ref())))
         };
         let result = tokio::time::timeout(limit, admitted).await.unwrap_or_else(|_| Err(deadline_exceeded()));
         call.outcome = result.as_ref().err().map(|error| error.reason);
-        if let (Some(authenticator), Who::Holder(holder), Some(Reason::ScopeMissing)) = (&self.authenticator, who, call.outcome) {
-            authenticator.denied(holder, operation.as_str(), Reason::ScopeMissing);
-        }
+        self.note_refusal(who, operation, call.outcome);
         result
     }
 
-    /// Counts a message's bytes against the memory of bodies; `None` for one too small to count.
-    ///
-    /// # Errors
-    /// `OVERLOADED` when there is no room for it.
-    pub fn lease(&self, bytes: usize) -> Result<Option<ReplyLease>> {
-        if bytes < SMALL_BYTES {
-            return Ok(None);
+    /// Counts an operation that was refused before it began.
+    pub fn refused(&self, who: &Who, operation: Operation, transport: Transport, reason: Reason, took: Duration) {
+        self.metrics.record(operation, transport, Some(reason), took);
+        self.note_refusal(who, operation, Some(reason));
+    }
+
+    /// Writes a missing scope to the audit log.
+    fn note_refusal(&self, who: &Who, operation: Operation, outcome: Option<Reason>) {
+        if let (Some(authenticator), Some(holder), Some(Reason::ScopeMissing)) = (&self.authenticator, &who.holder, outcome) {
+            authenticator.denied(holder, operation.as_str(), Reason::ScopeMissing);
         }
-        let lease = Lease::new(self.budget.clone());
-        lease.grow(bytes)?;
-        Ok(Some(ReplyLease(Arc::new(lease))))
+    }
+}
+
+/// The slot of an operation, which it gives up while it only waits.
+struct SlotOf {
+    admission: Arc<Admission>,
+    holder: Holder,
+    slot: Mutex<Option<Slot>>,
+}
+
+impl SlotOf {
+    fn new(admission: Arc<Admission>, holder: Holder) -> Self {
+        Self { admission, holder, slot: Mutex::default() }
+    }
+
+    fn hold(&self, slot: Option<Slot>) {
+        *self.slot.lock().unwrap_or_else(PoisonError::into_inner) = slot;
+    }
+}
+
+#[async_trait]
+impl Turn for SlotOf {
+    fn leave(&self) {
+        self.hold(None);
+    }
+
+    async fn take(&self) -> Result<()> {
+        self.hold(Some(self.admission.enter(self.holder.clone()).await?));
+        Ok(())
     }
 }
 
@@ -111,7 +148,7 @@ impl App {
 struct Call<'a> {
     app: &'a App,
     operation: Operation,
-    wire: Wire,
+    wire: Transport,
     outcome: Option<Reason>,
     started: Instant,
 }

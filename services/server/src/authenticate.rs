@@ -1,64 +1,78 @@
 //! Who calls: decided before a body is read, and carried to the handlers.
 
-use std::convert::Infallible;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{FromRequestParts, Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::extract::FromRequestParts;
 use context_engine::{AUTHENTICATION_REQUIRED, Authenticated, Caller};
-use context_model::{Error, Reason, Result};
+use context_model::{Error, Operation, Reason, Result};
+use context_store::Memory;
 use http::request::Parts;
 use http::{HeaderMap, header};
 
 use crate::app::App;
-use crate::edge::is_grpc;
+use crate::edge::Peer;
+use crate::memory::Lease;
 use crate::rest::Problem;
 
-/// The paths of operations. Everything else (health, metrics, documentation, reflection) shows nothing that is anybody's.
-const GUARDED: [&str; 2] = ["/v1/", "/context.v1."];
+/// What a caller over its rate tried: the rate is that of all operations together.
+const ANY_OPERATION: &str = "any";
 
-/// Asks who the caller is.
-const WHO_AM_I: &str = "/context.v1.ApiKeyService/GetCaller";
-
-/// Who makes a request; as the middleware found it, or nobody.
+/// Who makes a request, and what the request holds.
 #[derive(Clone)]
-pub enum Who {
-    /// Authentication is off: whoever can connect may do everything.
-    Anybody,
-    /// The holder of a key.
-    Holder(Authenticated),
+pub struct Who {
+    caller: Caller,
+    /// The holder of credentials; `None` while authentication is off.
+    pub holder: Option<Authenticated>,
+    /// Where the bytes of the request and its reply are counted.
+    pub lease: Arc<Lease>,
+    is_write: bool,
 }
 
 impl Who {
-    /// The caller, for the engine.
+    /// The caller of this operation, with the request's lease.
     #[must_use]
-    pub fn caller(&self) -> &Caller {
-        static LOCAL: LazyLock<Caller> = LazyLock::new(Caller::local);
-        match self {
-            Self::Anybody => &LOCAL,
-            Self::Holder(holder) => &holder.caller,
-        }
+    pub fn new(holder: Option<Authenticated>, peer: Option<Peer>, operation: Option<Operation>, lease: Arc<Lease>) -> Self {
+        let memory = Memory::counted_by(lease.clone());
+        let caller = match (&holder, peer) {
+            (Some(holder), _) => Caller::clone(&holder.caller),
+            (None, Some(Peer::Unix)) => Caller::local(),
+            (None, Some(Peer::Tcp) | None) => Caller::local_over_tcp(),
+        };
+        Self { caller: Caller { memory, ..caller }, holder, lease, is_write: operation.is_some_and(Operation::is_write) }
     }
 
-    /// The caller that the middleware put into a request's extensions.
+    /// Counts bytes of the reply. A write has happened by then, so that its reply is never refused.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` when authentication is on and the middleware let nobody in: no route can forget it.
-    pub fn of(app: &App, extensions: &http::Extensions) -> Result<Self> {
-        if app.authenticator.is_none() {
-            return Ok(Self::Anybody);
+    /// `OVERLOADED` when there is no room for the reply of a read.
+    pub fn count_reply(&self, bytes: usize) -> Result<()> {
+        if self.is_write {
+            self.lease.exceed(bytes);
+            return Ok(());
         }
-        extensions.get::<Authenticated>().cloned().map(Self::Holder).ok_or_else(required)
+        self.lease.grow(bytes)
+    }
+
+    /// The caller, for the engine.
+    #[must_use]
+    pub const fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Who the edge found.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` when the edge let no one in: no route can forget it.
+    pub fn of(extensions: &http::Extensions) -> Result<Self> {
+        extensions.get::<Self>().cloned().ok_or_else(required)
     }
 }
 
 impl FromRequestParts<Arc<App>> for Who {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        Ok(Self::of(app, &parts.extensions)?)
+    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
+        Ok(Self::of(&parts.extensions)?)
     }
 }
 
@@ -66,38 +80,26 @@ fn required() -> Error {
     Error::new(Reason::Unauthenticated, AUTHENTICATION_REQUIRED)
 }
 
-/// Lets requests for operations through with their caller, and refuses those without a valid key.
-pub async fn authenticate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Result<Response, Infallible> {
-    let Some(authenticator) = &app.authenticator else { return Ok(next.run(request).await) };
-    if !GUARDED.iter().any(|prefix| request.uri().path().starts_with(prefix)) {
-        return Ok(next.run(request).await);
-    }
-    let outcome = match credentials(request.headers()) {
-        Some(header) => authenticator.authenticate(header).await.and_then(|holder| {
-            // The gateway asks before each call, which is to count once.
-            if request.uri().path() != WHO_AM_I {
-                authenticator.count(&holder)?;
-            }
-            Ok(holder)
-        }),
+/// The holder of a request's credentials; `None` while authentication is off. Counts the request against its key's rate.
+///
+/// # Errors
+/// `UNAUTHENTICATED`; `RATE_LIMITED`; what keeps the credentials from being checked.
+pub async fn authenticate(app: &App, headers: &HeaderMap, operation: Option<Operation>) -> Result<Option<Authenticated>> {
+    let Some(authenticator) = &app.authenticator else { return Ok(None) };
+    let outcome = match credentials(headers) {
+        Some(header) => authenticator.authenticate(header).await,
         None => Err(required()),
     };
-    match outcome {
-        Ok(holder) => {
-            request.extensions_mut().insert(holder);
-            Ok(next.run(request).await)
-        }
-        Err(error) => {
-            if error.reason == Reason::Unauthenticated {
-                app.metrics.authentication_failures.inc();
-            }
-            Ok(if is_grpc(request.headers()) {
-                crate::wire::status(&error).into_http::<Body>().into_response()
-            } else {
-                Problem::from(error).into_response()
-            })
-        }
+    if outcome.as_ref().is_err_and(|error| error.reason == Reason::Unauthenticated) {
+        app.metrics.authentication_failures.inc();
+        authenticator.refused_unknown();
     }
+    let holder = outcome?;
+    // The gateway asks who the caller is before each call, which is to count once.
+    if operation != Some(Operation::GetCaller) {
+        authenticator.count(&holder).inspect_err(|error| authenticator.denied(&holder, ANY_OPERATION, error.reason))?;
+    }
+    Ok(Some(holder))
 }
 
 /// The one `Authorization` header; two of them are none.

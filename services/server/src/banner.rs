@@ -4,6 +4,9 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use context_engine::ValidKey;
+use context_model::ApiKey;
+
 use crate::config::{Backend, Config};
 
 /// Where a service listens.
@@ -21,6 +24,18 @@ pub struct Places {
     pub keyed: bool,
     /// The key that was made because there was none; shown this once.
     pub first_key: Option<String>,
+    /// The keys that work, when callers need one: newest first, and whether there are more.
+    pub valid_keys: (Vec<ValidKey>, bool),
+}
+
+/// Keys that a start lists, at most.
+pub const LISTED_KEYS: u32 = 50;
+
+/// A key as the start of a service lists it: a key that was made while nothing asked for keys is no surprise then.
+#[must_use]
+pub fn key_line(valid: &ValidKey) -> String {
+    let ValidKey { owner, key: ApiKey { id, name, scopes, .. } } = valid;
+    format!("{id}  {name}  owner {owner}  {}", scopes.join(","))
 }
 
 /// Where entries are kept.
@@ -66,9 +81,23 @@ impl Places {
         }
         let _ = writeln!(text, "  socket    {}", self.socket.display());
         let _ = writeln!(text, "  database  {}", self.database);
+        if self.is_exposed() {
+            let _ = writeln!(text, "WARNING: ANYONE WHO REACHES THIS PORT CAN READ, CHANGE AND DELETE EVERYTHING, BECAUSE AUTH IS OFF.");
+            let _ = writeln!(text, "Set AUTH=keys, or let only those reach it who may; other host names: CONTEXT_ALLOWED_HOSTS.");
+        }
         if let Some(key) = &self.first_key {
             let _ = writeln!(text, "The first API key, with every right of the owner `default`; it is shown this once:");
             let _ = writeln!(text, "  {key}");
+        }
+        let (valid, more) = &self.valid_keys;
+        if !valid.is_empty() {
+            let _ = writeln!(text, "API keys that work, newest first; `context-service keys revoke` switches one off:");
+            for key in valid {
+                let _ = writeln!(text, "  {}", key_line(key));
+            }
+            if *more {
+                let _ = writeln!(text, "  and older ones: context-service keys list --owner OWNER");
+            }
         }
         if self.address.is_some() {
             let gateway = gateway();
@@ -79,6 +108,12 @@ impl Places {
             }
         }
         text
+    }
+
+    /// Whether other machines reach the port and need no key there.
+    fn is_exposed(&self) -> bool {
+        let addresses = [self.address, self.grpc_address];
+        !self.keyed && addresses.into_iter().flatten().any(|address| !address.ip().is_loopback())
     }
 
     /// The gateway finds the service of a file by its name, and must be told one that is not the default. A service of

@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use context_engine::Admin;
 use context_model::CreateApiKeyRequest;
 
-use crate::config::{Config, Secret};
+use crate::config::{Config, Secret, Url};
 
 /// The context service: the shared memory of agents, over gRPC and REST.
 ///
@@ -49,13 +49,16 @@ pub enum Command {
     FetchModel {
         /// The model hub
         #[arg(long, env = "HF_ENDPOINT", value_name = "URL", default_value = "https://huggingface.co")]
-        hub: String,
+        hub: Url,
     },
     /// Embed every entry with the configured model, which then takes the place of the one whose vectors the database holds;
     /// everything goes on meanwhile, and an interrupted run goes on where it was
     Reembed,
     /// Move everything from one database into another one, which is empty; also what an mcp-context-server stored
     MigrateData(MigrateData),
+    /// Read everything that is stored and name what is damaged; a service may run meanwhile. Exit code 0: all is sound, 1:
+    /// something is damaged, 2: it could not be checked
+    Verify,
     /// Print the OpenAPI document
     Openapi,
     /// Print a completion script for a shell
@@ -180,7 +183,8 @@ impl Command {
             | Self::Openapi
             | Self::Completions { .. }
             | Self::ConfigDocs
-            | Self::ErrorDocs => return None,
+            | Self::ErrorDocs
+            | Self::Verify => return None,
         })
     }
 }

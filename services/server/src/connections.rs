@@ -1,6 +1,7 @@
 //! Accepting connections and serving HTTP/1.1 and HTTP/2 on them, within limits.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,13 +14,15 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
 use crate::app::App;
-use crate::edge::Peer;
+use crate::body::{Held, ReplyBody};
+use crate::connection::{Connection, Registry};
+use crate::edge::{Peer, PeerAddress};
 use crate::patience::Patience;
 
 /// A connection must say within this time whether it speaks HTTP/1.1 or HTTP/2; in HTTP/1.1 each request head must be
@@ -29,10 +32,18 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// A peer that takes nothing of a reply for this long is cut.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A connection must make its first request within this time.
+const FIRST_REQUEST: Duration = Duration::from_secs(60);
+/// A connection over TCP that has no request in work for this long is closed; clients open another when they need it.
+const MAX_IDLE: Duration = Duration::from_secs(600);
+/// How often a connection is checked for these.
+const CHECK: Duration = Duration::from_secs(5);
 /// Requests at once on one HTTP/2 connection.
-const MAX_STREAMS: u32 = 512;
+const MAX_STREAMS: u32 = 128;
 /// Bytes of request headers.
 const MAX_HEADER_BYTES: u32 = 32 * 1024;
+/// Bytes of replies that lie in the buffers of a connection (HTTP/1.1) or stream (HTTP/2).
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// After a failed accept (out of file descriptors, say) there is no use in trying again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -41,8 +52,8 @@ pub trait Listener: Send + Sync + 'static {
     /// A connection.
     type Io: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// The next connection of a peer that may connect; `None` when the peer may not.
-    fn accept(&self) -> impl Future<Output = io::Result<Option<Self::Io>>> + Send;
+    /// The next connection of a peer that may connect, with the peer's address; `None` when the peer may not.
+    fn accept(&self) -> impl Future<Output = io::Result<Option<(Self::Io, Option<IpAddr>)>>> + Send;
 
     /// How its connections come.
     fn peer(&self) -> Peer;
@@ -51,11 +62,11 @@ pub trait Listener: Send + Sync + 'static {
 impl Listener for TcpListener {
     type Io = tokio::net::TcpStream;
 
-    async fn accept(&self) -> io::Result<Option<Self::Io>> {
-        let (stream, _) = Self::accept(self).await?;
+    async fn accept(&self) -> io::Result<Option<(Self::Io, Option<IpAddr>)>> {
+        let (stream, address) = Self::accept(self).await?;
         // A reply that waits for more to send is a slow reply.
         let _ = stream.set_nodelay(true);
-        Ok(Some(stream))
+        Ok(Some((stream, Some(address.ip()))))
     }
 
     fn peer(&self) -> Peer {
@@ -66,11 +77,11 @@ impl Listener for TcpListener {
 impl Listener for UnixListener {
     type Io = tokio::net::UnixStream;
 
-    async fn accept(&self) -> io::Result<Option<Self::Io>> {
+    async fn accept(&self) -> io::Result<Option<(Self::Io, Option<IpAddr>)>> {
         let (stream, _) = Self::accept(self).await?;
         let own = rustix::process::geteuid().as_raw();
         match stream.peer_cred() {
-            Ok(peer) if peer.uid() == own || peer.uid() == 0 => Ok(Some(stream)),
+            Ok(peer) if peer.uid() == own || peer.uid() == 0 => Ok(Some((stream, None))),
             Ok(peer) => {
                 tracing::warn!(uid = peer.uid(), "Refused a connection of another user on the Unix socket");
                 Ok(None)
@@ -84,11 +95,20 @@ impl Listener for UnixListener {
     }
 }
 
+/// How many connections there may be.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionLimits {
+    /// Through each listener.
+    pub per_listener: usize,
+    /// Of one peer's address, through each TCP listener.
+    pub per_peer: usize,
+}
+
 /// The connections of a service, over all its listeners.
 #[derive(Clone)]
 pub struct Connections {
     app: Arc<App>,
-    max_per_listener: usize,
+    limits: ConnectionLimits,
     tracker: TaskTracker,
     open: watch::Sender<usize>,
     /// Cancelled: no new connections, and open ones finish what they have begun.
@@ -98,13 +118,14 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// No connections yet, and never more than this many through each listener: whoever takes every connection of the
-    /// TCP port does not lock the socket's clients out.
+    /// No connections yet, and never more than these through each listener: who takes every connection of the TCP port does
+    /// not lock the socket's clients out.
     #[must_use]
-    pub fn new(app: Arc<App>, max_per_listener: usize) -> Self {
+    pub fn new(app: Arc<App>, limits: ConnectionLimits) -> Self {
+        let per_listener = limits.per_listener.min(Semaphore::MAX_PERMITS);
         Self {
             app,
-            max_per_listener: max_per_listener.min(Semaphore::MAX_PERMITS),
+            limits: ConnectionLimits { per_listener, ..limits },
             tracker: TaskTracker::new(),
             open: watch::Sender::new(0),
             drain: CancellationToken::new(),
@@ -141,26 +162,34 @@ impl Connections {
 
     async fn accept(&self, listener: &impl Listener, router: Router) {
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false);
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false).max_buf_size(SEND_BUFFER_BYTES);
         builder
             .http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEADER_BYTES)
+            .max_send_buf_size(SEND_BUFFER_BYTES)
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
             // The default of 64 KiB makes an image of 10 MB wait for 160 round trips.
             .initial_stream_window_size(1024 * 1024)
             .initial_connection_window_size(4 * 1024 * 1024);
         let builder = Arc::new(builder);
-        let slots = Arc::new(Semaphore::new(self.max_per_listener));
-        while let Ok(slot) = slots.clone().acquire_owned().await {
+        let slots = Arc::new(Semaphore::new(self.limits.per_listener));
+        let registry = Registry::new(self.limits.per_peer);
+        while let Some(slot) = free_slot(&slots, &registry).await {
             match listener.accept().await {
-                Ok(Some(io)) => {
-                    let connection = self.clone().connection(io, builder.clone(), router.clone(), listener.peer());
+                Ok(Some((io, address))) => {
+                    let connection = Connection::new();
+                    // A peer that has its share is refused by closing; it knows best what to do about it.
+                    let Some(registered) = registry.admit(address, connection.clone()) else {
+                        self.app.metrics.refused_connections.inc();
+                        continue;
+                    };
+                    let served = self.clone().connection(io, connection, builder.clone(), router.clone(), (listener.peer(), address));
                     self.tracker.spawn(async move {
-                        connection.await;
-                        drop(slot);
+                        served.await;
+                        drop((registered, slot));
                     });
                 }
                 Ok(None) => {}
@@ -175,25 +204,37 @@ impl Connections {
     async fn connection(
         self,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        connection: Arc<Connection>,
         builder: Arc<auto::Builder<TokioExecutor>>,
         router: Router,
-        peer: Peer,
+        (peer, address): (Peer, Option<IpAddr>),
     ) {
         let _open = Open::new(&self);
+        let link = connection.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            let exchange = link.begin();
             request.extensions_mut().insert(peer);
-            router.clone().call(request.map(Body::new))
+            request.extensions_mut().insert(PeerAddress(address));
+            request.extensions_mut().insert(link.clone());
+            let mut router = router.clone();
+            async move {
+                let mut response = router.call(request.map(Body::new)).await?;
+                let held = response.extensions_mut().remove::<Held>();
+                Ok::<_, std::convert::Infallible>(response.map(|body| ReplyBody::new(body, held, exchange)))
+            }
         });
         let io = Patience::new(io, WRITE_TIMEOUT);
         // A client of gRPC may connect long before it has something to ask: pings tell whether it lives.
         let speaks = io.has_begun();
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
+        let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
         let mut head_timeout = std::pin::pin!(tokio::time::sleep(HEAD_TIMEOUT));
         let mut waiting = true;
         let mut draining = false;
+        let mut check = tokio::time::interval(CHECK);
+        check.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                result = connection.as_mut() => {
+                result = served.as_mut() => {
                     if let Err(error) = result {
                         tracing::debug!(%error, "A connection broke");
                     }
@@ -201,7 +242,7 @@ impl Connections {
                 }
                 () = self.drain.cancelled(), if !draining => {
                     draining = true;
-                    connection.as_mut().graceful_shutdown();
+                    served.as_mut().graceful_shutdown();
                 }
                 () = head_timeout.as_mut(), if waiting => {
                     if !speaks.load(Ordering::Relaxed) {
@@ -209,8 +250,38 @@ impl Connections {
                     }
                     waiting = false;
                 }
+                _ = check.tick() => {
+                    if connection.is_stuck() {
+                        tracing::debug!("Cut a connection whose peer takes no reply");
+                        return;
+                    }
+                    // Processes of the same user may stay connected as long as they like.
+                    let limit = if connection.has_asked() { MAX_IDLE } else { FIRST_REQUEST };
+                    if peer == Peer::Tcp && connection.idle().is_some_and(|idle| idle > limit) {
+                        if draining {
+                            return;
+                        }
+                        draining = true;
+                        served.as_mut().graceful_shutdown();
+                    }
+                }
+                () = connection.cut.cancelled() => return,
                 () = self.cut.cancelled() => return,
             }
+        }
+    }
+}
+
+/// Waits for a slot. While there is none, connections that are idle make room.
+async fn free_slot(slots: &Arc<Semaphore>, registry: &Registry) -> Option<OwnedSemaphorePermit> {
+    loop {
+        if let Ok(slot) = slots.clone().try_acquire_owned() {
+            return Some(slot);
+        }
+        registry.make_room();
+        match tokio::time::timeout(CHECK, slots.clone().acquire_owned()).await {
+            Ok(slot) => return slot.ok(),
+            Err(_) => continue,
         }
     }
 }

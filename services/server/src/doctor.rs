@@ -15,6 +15,9 @@ use crate::rerankers::{self, Choice};
 /// Below this much free space the disk is as good as full.
 const MIN_FREE_BYTES: u64 = 100 * 1024 * 1024;
 
+/// Of a reply of the service, so much is read.
+const MAX_REPLY_BYTES: u64 = 256 * 1024;
+
 /// What was found.
 #[derive(Debug)]
 pub struct Examination {
@@ -62,8 +65,8 @@ pub async fn examine(config: &Config) -> Examination {
 pub async fn ready(config: &Config) -> Result<(), String> {
     let socket = config.socket();
     match tokio::time::timeout(Duration::from_secs(3), get(&socket, "/readyz")).await {
-        Ok(Ok(200)) => Ok(()),
-        Ok(Ok(status)) => Err(format!("the service is not ready (status {status}); see its log")),
+        Ok(Ok((200, _))) => Ok(()),
+        Ok(Ok((status, body))) => Err(format!("the service is not ready (status {status}){}", why(&body))),
         Ok(Err(error)) => Err(format!("the service cannot be reached on {}: {error}", socket.display())),
         Err(_) => Err("the service does not answer within three seconds".into()),
     }
@@ -74,12 +77,14 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
     let socket = config.socket();
     let shown = socket.display();
     match tokio::time::timeout(Duration::from_secs(3), get(&socket, "/readyz")).await {
-        Ok(Ok(200)) => {
+        Ok(Ok((200, _))) => {
             found.line(true, "service", format_args!("answers on {shown} and is ready"));
+            refused_rows(&socket, found).await;
             true
         }
-        Ok(Ok(status)) => {
-            found.line(false, "service", format_args!("answers on {shown}, but is not ready (status {status}); see its log"));
+        Ok(Ok((status, body))) => {
+            found.line(false, "service", format_args!("answers on {shown}, but is not ready (status {status}){}", why(&body)));
+            refused_rows(&socket, found).await;
             true
         }
         Ok(Err(error)) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {
@@ -97,15 +102,34 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
     }
 }
 
-async fn get(socket: &Path, path: &str) -> std::io::Result<u16> {
+/// What the service says of why it is not ready.
+fn why(body: &str) -> String {
+    let problem: Option<serde_json::Value> = serde_json::from_str(body).ok();
+    let detail = problem.as_ref().and_then(|problem| problem.get("detail")).and_then(serde_json::Value::as_str);
+    detail.map_or_else(|| "; see its log".to_owned(), |detail| format!(": {detail}"))
+}
+
+/// Whether the running service met rows that are not what was stored.
+async fn refused_rows(socket: &Path, found: &mut Examination) {
+    let Ok(Ok((200, metrics))) = tokio::time::timeout(Duration::from_secs(3), get(socket, "/metrics")).await else { return };
+    let rows = metrics.lines().find_map(|line| line.strip_prefix("context_damaged_rows_refused ")).unwrap_or("0");
+    if rows != "0" {
+        let advice = "damaged rows were refused since the service started; `context-service verify` names all that is damaged";
+        found.line(false, "content", format_args!("{rows} {advice}"));
+    }
+}
+
+/// The status and the body of a reply, as much of it as is of use here.
+async fn get(socket: &Path, path: &str) -> std::io::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket).await?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await?;
-    let mut head = [0; 12];
-    stream.read_exact(&mut head).await?;
-    std::str::from_utf8(&head[9..])
-        .ok()
-        .and_then(|status| status.parse().ok())
-        .ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "what answers there is not this service"))
+    let mut reply = Vec::new();
+    stream.take(MAX_REPLY_BYTES).read_to_end(&mut reply).await?;
+    let reply = String::from_utf8_lossy(&reply);
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap_or((&reply, ""));
+    let status = head.get(9..12).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "what answers there is not this service"))?;
+    Ok((status, body.to_owned()))
 }
 
 /// Whether search by meaning can work. Being without it is no fault.

@@ -1,20 +1,29 @@
-//! What happens to every HTTP request, whatever its route: a request id, the check of its host, the memory of its
-//! body, safe headers, and the rendering of failures.
+//! What happens to every HTTP request, whatever its route and before its body is read: a request id, the check of its
+//! host, its caller and scope, its share of the memory; afterwards safe headers and the rendering of failures.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
-use axum::body::{Body, HttpBody as _};
-use axum::extract::{Request, State};
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use context_model::Error;
-use http::{HeaderMap, HeaderName, HeaderValue, header};
+use context_model::{Error, Operation, Resource, Result};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tracing::Instrument as _;
 
+use crate::admission::Holder;
 use crate::app::App;
+use crate::authenticate::{Who, authenticate};
+use crate::body::Held;
+use crate::connection::Connection;
+use crate::cross_site::CrossSite;
 use crate::host::AllowedHosts;
-use crate::memory::{Framing, HeldBody, Lease, LeasedBody, ReplyLease};
+use crate::memory::{Lease, Payer};
 use crate::rest::Problem;
+use crate::route::{self, is_guarded};
+use crate::transport::Transport;
 
 /// The header that correlates a request with the log.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -25,6 +34,8 @@ pub struct Edge {
     pub app: Arc<App>,
     /// The hosts under which TCP clients may call; `None`: any.
     pub hosts: Option<AllowedHosts>,
+    /// Keeps out what pages of other sites send; `None`: callers need a key, which no page has.
+    pub cross_site: Option<CrossSite>,
 }
 
 /// How a connection came.
@@ -36,33 +47,29 @@ pub enum Peer {
     Unix,
 }
 
+/// The address of a peer that came over TCP.
+#[derive(Debug, Clone, Copy)]
+pub struct PeerAddress(pub Option<IpAddr>);
+
+/// What a request takes besides its headers and body: its task, its place in tables.
+const REQUEST_BYTES: usize = 4 * 1024;
+
 /// The middleware.
 pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let grpc = is_grpc(request.headers());
-    let span = tracing::info_span!("request", id = id.to_str().unwrap_or_default(), method = %request.method());
-    let lease = Arc::new(Lease::new(edge.app.budget.clone()));
-    let mut response = async {
-        if let Some(hosts) = &edge.hosts
-            && request.extensions().get::<Peer>() != Some(&Peer::Unix)
-            && !hosts.allow(&request)
-        {
-            return Problem::render(refuse_host(grpc), &id);
+    // An error span is recorded at every LOG_LEVEL, so that each line of a request carries its id.
+    let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default(), method = %request.method());
+    let (mut response, held) = async {
+        match admit(&edge, &mut request, grpc).await {
+            Ok(held) => (Problem::render(next.run(request).await, &id), Some(held)),
+            Err(error) => (Problem::render(refusal(error, grpc), &id), None),
         }
-        if !request.body().is_end_stream() {
-            let framing = if grpc { Framing::grpc(edge.app.limits.max_message_bytes()) } else { Framing::Plain };
-            request.extensions_mut().insert(lease.clone());
-            let lease = lease.clone();
-            request = request.map(|body| Body::new(LeasedBody::new(body, lease, framing)));
-        }
-        let response = next.run(request).await;
-        Problem::render(response, &id)
     }
     .instrument(span)
     .await;
-    drop(lease);
-    if let Some(ReplyLease(lease)) = response.extensions_mut().remove() {
-        response = response.map(|body| Body::new(HeldBody::new(body, lease)));
+    if let Some(held) = held {
+        response.extensions_mut().insert(held);
     }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
@@ -74,6 +81,73 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     }
     response
+}
+
+/// Decides by the head of a request whether it is served, and what it holds while it is.
+async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
+    let app = &edge.app;
+    let peer = request.extensions().get::<Peer>().copied();
+    if let Some(hosts) = &edge.hosts
+        && peer != Some(Peer::Unix)
+        && !hosts.allow(request)
+    {
+        return Err(unknown_host());
+    }
+    if let Some(cross_site) = &edge.cross_site {
+        cross_site.check(request)?;
+    }
+    if matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE) {
+        // No route of these reads one, and what came of it already is held until it is dropped.
+        *request.body_mut() = Body::empty();
+    }
+    if !is_guarded(request.uri().path()) {
+        let payer = if peer == Some(Peer::Unix) { Payer::Operator } else { Payer::Public };
+        let lease = lease(app, &payer, request)?;
+        let address = request.extensions().get::<PeerAddress>().and_then(|address| address.0);
+        let slot = match payer {
+            Payer::Public => Some(app.public.try_enter(Holder::Address(address))?),
+            Payer::Operator | Payer::Owner(_) | Payer::KeysOf(_) => None,
+        };
+        request.extensions_mut().insert(lease.clone());
+        return Ok(Held::public(lease, slot));
+    }
+    let started = Instant::now();
+    let template = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let operation = route::operation(request.method(), request.uri().path(), template.as_deref());
+    let holder = authenticate(app, request.headers(), operation).await?;
+    let owner = holder.as_ref().map(|holder| holder.caller.owner.clone()).unwrap_or_default();
+    let payer = match operation.map(Operation::resource) {
+        // With keys the socket is another way in for every owner.
+        _ if peer == Some(Peer::Unix) && holder.is_none() => Payer::Operator,
+        Some(Resource::ApiKey) => Payer::KeysOf(owner),
+        Some(Resource::Context | Resource::Artifact) | None => Payer::Owner(owner),
+    };
+    let lease = lease(app, &payer, request)?;
+    let who = Who::new(holder, peer, operation, lease.clone());
+    if let Some(operation) = operation {
+        let allowed = who.caller().require(operation);
+        if let Err(error) = allowed {
+            let transport = if grpc { Transport::Grpc } else { Transport::Rest };
+            app.refused(&who, operation, transport, error.reason, started.elapsed());
+            return Err(error);
+        }
+    }
+    request.extensions_mut().insert(lease.clone());
+    request.extensions_mut().insert(who);
+    let connection = request.extensions().get::<Arc<Connection>>();
+    Ok(Held::guarded(lease, connection.map(Connection::known_caller)))
+}
+
+/// The lease of a request, which counts its head.
+fn lease(app: &App, payer: &Payer, request: &Request) -> Result<Arc<Lease>> {
+    let headers: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+    let lease = Lease::new(&app.budget, payer);
+    lease.grow(REQUEST_BYTES + headers + request.uri().path().len() + request.uri().query().map_or(0, str::len))?;
+    Ok(Arc::new(lease))
+}
+
+fn refusal(error: Error, grpc: bool) -> Response {
+    if grpc { crate::wire::status(&error).into_http::<Body>().into_response() } else { Problem::from(error).into_response() }
 }
 
 /// The id that the caller gave, when it is short and harmless in a log and a header, else a new one.
@@ -94,8 +168,7 @@ pub fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-fn refuse_host(grpc: bool) -> Response {
+fn unknown_host() -> Error {
     let sentence = "`Host` is a name under which this service is not known; add it to CONTEXT_ALLOWED_HOSTS if it is yours";
-    let error = Error::invalid("Host", sentence);
-    if grpc { crate::wire::status(&error).into_http::<Body>().into_response() } else { Problem::from(error).into_response() }
+    Error::invalid("Host", sentence)
 }

@@ -8,7 +8,7 @@ use context_engine::{AUDIT_LINES, Admin};
 use context_service::cli::{Cli, Command};
 use context_service::config::Config;
 use context_service::{
-    Started, administer, config, document, errors_page, examine, fetch_model, logging, migrate_data, ready, reembed, start,
+    Started, administer, config, document, errors_page, examine, fetch_model, logging, migrate_data, ready, reembed, start, verify,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         // Done above.
         Some(Command::Keys(_) | Command::Owners(_) | Command::Audit { .. }) => ExitCode::SUCCESS,
         Some(Command::FetchModel { hub }) => with_runtime(async move {
-            match fetch_model(&hub).await {
+            match fetch_model(hub.as_str()).await {
                 Ok(sentence) => {
                     eprintln!("{sentence}");
                     ExitCode::SUCCESS
@@ -88,6 +88,7 @@ fn main() -> ExitCode {
                 }
             }
         }),
+        Some(Command::Verify) => with_runtime(verify(&cli.config)),
         Some(Command::MigrateData(migration)) => with_runtime(async {
             match migrate_data(&cli.config, &migration).await {
                 Ok(report) => print(&report),

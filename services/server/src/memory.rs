@@ -1,34 +1,90 @@
-//! The memory that request and reply bodies may take together, so that many large ones at once cannot exhaust it.
+//! The memory that requests and replies may hold together, and how much of it each caller may hold.
+//!
+//! What is counted is what is held: bytes as they are received, unpacked, decoded, loaded from the database and sent. A
+//! length that is only announced counts nothing. Each request has one [`Lease`]. It grows with the request and goes back
+//! when the reply was sent or dropped.
 
-use std::pin::Pin;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::{Body, HttpBody};
-use bytes::Bytes;
 use context_model::{Error, Reason};
-use http_body::{Frame, SizeHint};
-use tokio::time::{Instant, Sleep};
+use context_store::{Meter, OwnerId};
 
 use crate::admission::overloaded;
 
-/// A body that sends nothing for this long is given up.
-const STALL: Duration = Duration::from_secs(30);
+/// Bytes that requests without credentials may hold together: health checks, metrics, documentation, reflection.
+pub const PUBLIC_BYTES: usize = 8 * MIB;
+/// The part of the budget that is kept for the Unix socket and the administration of keys: a sixteenth, within these.
+const RESERVE: (usize, usize) = (4 * MIB, 32 * MIB);
+/// Accounts without a request that are remembered.
+const MAX_IDLE_ACCOUNTS: usize = 10_000;
+
+const MIB: usize = 1024 * 1024;
+
+/// Whose share of the memory a request takes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payer {
+    /// A request that needs no credentials.
+    Public,
+    /// A request of this owner.
+    Owner(OwnerId),
+    /// The same, for the administration of keys, which may use the reserve.
+    KeysOf(OwnerId),
+    /// The operator, through the Unix socket.
+    Operator,
+}
 
 /// Bytes that are shared by everything in flight.
 #[derive(Debug)]
 pub struct Budget {
     total: usize,
+    reserve: usize,
+    /// What one owner may hold.
+    share: usize,
+    used: AtomicUsize,
+    public: Arc<Account>,
+    operator: Arc<Account>,
+    owners: Mutex<HashMap<OwnerId, Arc<Account>>>,
+}
+
+/// What one payer holds.
+#[derive(Debug)]
+struct Account {
+    limit: usize,
     used: AtomicUsize,
 }
 
+impl Account {
+    fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+    }
+}
+
+/// Adds to a counter unless it would exceed its limit.
+fn add(used: &AtomicUsize, bytes: usize, limit: usize) -> bool {
+    let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+}
+
 impl Budget {
-    /// A budget of this many bytes.
+    /// A budget of this many bytes, in which the largest request (`largest` bytes, received and decoded) always has room.
+    /// With `shared`, an owner holds at most half of it, or one largest request.
     #[must_use]
-    pub const fn new(total: usize) -> Self {
-        Self { total, used: AtomicUsize::new(0) }
+    pub fn new(total: usize, largest: usize, shared: bool) -> Self {
+        let reserve = (total / 16).clamp(RESERVE.0, RESERVE.1);
+        let total = total.max(largest.saturating_mul(2).saturating_add(reserve));
+        let open = total - reserve;
+        let share = if shared { (total / 2).max(largest.saturating_mul(2)).min(open) } else { open };
+        Self {
+            total,
+            reserve,
+            share,
+            used: AtomicUsize::new(0),
+            public: Account::new(PUBLIC_BYTES),
+            operator: Account::new(total),
+            owners: Mutex::default(),
+        }
     }
 
     /// Bytes in use.
@@ -37,94 +93,96 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    fn take(&self, bytes: usize) -> bool {
-        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.total);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    fn account(&self, payer: &Payer) -> Arc<Account> {
+        let owner = match payer {
+            Payer::Public => return self.public.clone(),
+            Payer::Operator => return self.operator.clone(),
+            Payer::Owner(owner) | Payer::KeysOf(owner) => owner,
+        };
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(account) = owners.get(owner) {
+            return account.clone();
+        }
+        if owners.len() >= MAX_IDLE_ACCOUNTS {
+            owners.retain(|_, account| Arc::strong_count(account) > 1);
+        }
+        let account = Account::new(self.share);
+        owners.insert(owner.clone(), account.clone());
+        account
     }
 }
 
-/// A share of the budget; it goes back when the lease is dropped.
+/// What one request holds; it goes back when the lease is dropped.
 #[derive(Debug)]
 pub struct Lease {
     budget: Arc<Budget>,
+    account: Arc<Account>,
+    /// What of the budget this request may use.
+    limit: usize,
     bytes: AtomicUsize,
 }
 
 impl Lease {
-    /// A share that is empty yet.
+    /// A lease that is empty yet.
     #[must_use]
-    pub fn new(budget: Arc<Budget>) -> Self {
-        Self { budget, bytes: AtomicUsize::new(0) }
+    pub fn new(budget: &Arc<Budget>, payer: &Payer) -> Self {
+        let limit = match payer {
+            Payer::Public | Payer::Owner(_) => budget.total - budget.reserve,
+            Payer::KeysOf(_) | Payer::Operator => budget.total,
+        };
+        Self { account: budget.account(payer), budget: budget.clone(), limit, bytes: AtomicUsize::new(0) }
     }
 
-    /// Makes the share larger.
+    /// Counts bytes that are about to be held.
     ///
     /// # Errors
-    /// `OVERLOADED` when the budget is used up; `REQUEST_TOO_LARGE` when it could never be enough.
+    /// `OVERLOADED` when there is no room now; `REQUEST_TOO_LARGE` when there never could be.
     pub fn grow(&self, bytes: usize) -> Result<(), Error> {
-        if bytes > self.budget.total {
+        if bytes > self.account.limit.min(self.limit) {
             return Err(Error::new(Reason::RequestTooLarge, "the request would take more memory than there is; split it"));
         }
-        if !self.budget.take(bytes) {
+        if !add(&self.account.used, bytes, self.account.limit) {
+            return Err(overloaded());
+        }
+        if !add(&self.budget.used, bytes, self.limit) {
+            self.account.used.fetch_sub(bytes, Ordering::Relaxed);
             return Err(overloaded());
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
+
+    /// Counts bytes that are held whether there is room or not: the reply of a write that has happened.
+    pub fn exceed(&self, bytes: usize) {
+        self.account.used.fetch_add(bytes, Ordering::Relaxed);
+        self.budget.used.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Gives back bytes that are no longer held.
+    pub fn shrink(&self, bytes: usize) {
+        let left = |held: usize| Some(held.saturating_sub(bytes));
+        // The closure always gives a value.
+        let held = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).unwrap_or_default();
+        self.give_back(held.min(bytes));
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.account.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Meter for Lease {
+    fn take(&self, bytes: u64) -> Result<(), Error> {
+        self.grow(usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
-    }
-}
-
-/// The lease for a reply's body, as an extension of the reply until [`HeldBody`] takes it over.
-#[derive(Debug, Clone)]
-pub struct ReplyLease(pub Arc<Lease>);
-
-/// How the bytes of a request body are counted.
-#[derive(Debug)]
-pub enum Framing {
-    /// As they come.
-    Plain,
-    /// By the length that a gRPC message announces, because tonic reserves that at once; what comes later is part of
-    /// it. A length beyond `limit` is refused with our reason before tonic refuses it with none.
-    Grpc {
-        /// Bytes of one message, at most.
-        limit: usize,
-        /// The start of the message as far as it has come: a flag and four bytes of length.
-        prefix: Vec<u8>,
-    },
-}
-
-/// Bytes before a gRPC message
-/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>, Length-Prefixed-Message).
-const PREFIX_BYTES: usize = 5;
-
-impl Framing {
-    /// gRPC with this limit.
-    #[must_use]
-    pub const fn grpc(limit: usize) -> Self {
-        Self::Grpc { limit, prefix: Vec::new() }
-    }
-
-    fn count(&mut self, data: &[u8], lease: &Lease) -> Result<(), Error> {
-        match self {
-            Self::Plain => lease.grow(data.len()),
-            // All our methods take one message.
-            Self::Grpc { prefix, .. } if prefix.len() == PREFIX_BYTES => Ok(()),
-            Self::Grpc { limit, prefix } => {
-                let missing = PREFIX_BYTES - prefix.len();
-                prefix.extend_from_slice(&data[..missing.min(data.len())]);
-                let &[_, a, b, c, d] = prefix.as_slice() else { return Ok(()) };
-                let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-                if length > *limit {
-                    return Err(too_large("message", *limit));
-                }
-                lease.grow(length)
-            }
-        }
+        let bytes = *self.bytes.get_mut();
+        self.give_back(bytes);
     }
 }
 
@@ -134,138 +192,76 @@ pub fn too_large(what: &str, limit: usize) -> Error {
     Error::new(Reason::RequestTooLarge, format!("the {what} has more than {limit} bytes, the most that is accepted; split the batch"))
 }
 
-/// A request body that takes its bytes from a lease, and does not wait forever for the next ones.
-pub struct LeasedBody {
-    inner: Body,
-    lease: Arc<Lease>,
-    framing: Framing,
-    stall: Option<Pin<Box<Sleep>>>,
-}
-
-impl LeasedBody {
-    /// Wraps a body.
-    #[must_use]
-    pub const fn new(inner: Body, lease: Arc<Lease>, framing: Framing) -> Self {
-        Self { inner, lease, framing, stall: None }
-    }
-
-    fn failure(&self, error: Error) -> axum::BoxError {
-        match self.framing {
-            Framing::Plain => error.into(),
-            // gRPC tells a status from other errors by its type.
-            Framing::Grpc { .. } => crate::wire::status(&error).into(),
-        }
-    }
-}
-
-impl HttpBody for LeasedBody {
-    type Data = Bytes;
-    type Error = axum::BoxError;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
-        let this = self.get_mut();
-        match Pin::new(&mut this.inner).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                this.stall = None;
-                if let Some(data) = frame.data_ref()
-                    && let Err(error) = this.framing.count(data, &this.lease)
-                {
-                    return Poll::Ready(Some(Err(this.failure(error))));
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => {
-                let stall = this.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + STALL)));
-                std::task::ready!(stall.as_mut().poll(cx));
-                let error = Error::new(Reason::DeadlineExceeded, "the request's body stopped coming for 30 seconds");
-                Poll::Ready(Some(Err(this.failure(error))))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
-/// A reply body that holds a lease until it is sent or dropped.
-pub struct HeldBody {
-    inner: Body,
-    _lease: Arc<Lease>,
-}
-
-impl HeldBody {
-    /// Wraps a body.
-    #[must_use]
-    pub const fn new(inner: Body, lease: Arc<Lease>) -> Self {
-        Self { inner, _lease: lease }
-    }
-}
-
-impl HttpBody for HeldBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().inner).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http_body_util::BodyExt as _;
 
-    #[tokio::test]
-    async fn a_body_beyond_the_budget_is_refused_and_its_share_goes_back() {
-        let budget = Arc::new(Budget::new(10));
-        let first = Arc::new(Lease::new(budget.clone()));
-        let body = LeasedBody::new(Body::from("12345678"), first.clone(), Framing::Plain);
-        assert_eq!(body.collect().await.unwrap().to_bytes().len(), 8);
-        let second = LeasedBody::new(Body::from("123"), Arc::new(Lease::new(budget.clone())), Framing::Plain);
-        let error = second.collect().await.unwrap_err();
-        assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::Overloaded);
-        drop(first);
+    fn owner(name: &str) -> Payer {
+        Payer::Owner(OwnerId::new(name))
+    }
+
+    #[test]
+    fn an_owner_holds_half_and_another_one_finds_room() {
+        let budget = Arc::new(Budget::new(256 * MIB, 16 * MIB, true));
+        let greedy = Lease::new(&budget, &owner("greedy"));
+        greedy.grow(128 * MIB).unwrap();
+        assert_eq!(greedy.grow(1).unwrap_err().reason, Reason::Overloaded);
+        let again = Lease::new(&budget, &owner("greedy"));
+        assert_eq!(again.grow(1).unwrap_err().reason, Reason::Overloaded, "a second request has the same share");
+        let other = Lease::new(&budget, &owner("other"));
+        other.grow(100 * MIB).unwrap();
+        drop(greedy);
+        again.grow(128 * MIB).unwrap();
+        drop((again, other));
         assert_eq!(budget.used(), 0);
     }
 
     #[test]
-    fn a_grpc_message_counts_by_the_length_it_announces_however_it_is_cut() {
-        let budget = Arc::new(Budget::new(1000));
-        let lease = Lease::new(budget.clone());
-        let mut framing = Framing::grpc(600);
-        for byte in [0, 0, 0, 2] {
-            framing.count(&[byte], &lease).unwrap();
-        }
-        assert_eq!(budget.used(), 0);
-        framing.count(&[0, 7, 7], &lease).unwrap();
-        framing.count(&[7; 100], &lease).unwrap();
-        assert_eq!(budget.used(), 512);
-        let error = Framing::grpc(600).count(&[0, 0, 0, 3, 0], &lease).unwrap_err();
-        assert_eq!(error.reason, Reason::RequestTooLarge);
-        let error = Framing::grpc(600).count(&[0, 0, 0, 2, 0], &lease).unwrap_err();
-        assert_eq!(error.reason, Reason::Overloaded);
+    fn the_operator_and_key_administration_find_room_when_owners_took_all_they_may() {
+        let budget = Arc::new(Budget::new(128 * MIB, 16 * MIB, true));
+        let leases: Vec<_> = ["one", "two"].map(|name| Lease::new(&budget, &owner(name))).into();
+        leases[0].grow(64 * MIB).unwrap();
+        leases[1].grow(56 * MIB).unwrap();
+        assert_eq!(leases[1].grow(1).unwrap_err().reason, Reason::Overloaded);
+        Lease::new(&budget, &Payer::Operator).grow(4 * MIB).unwrap();
+        Lease::new(&budget, &Payer::KeysOf(OwnerId::new("three"))).grow(4 * MIB).unwrap();
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_body_that_stalls_is_given_up() {
-        let silent = Body::from_stream(futures::stream::pending::<Result<Bytes, axum::Error>>());
-        let lease = Arc::new(Lease::new(Arc::new(Budget::new(10))));
-        let error = LeasedBody::new(silent, lease, Framing::Plain).collect().await.unwrap_err();
-        assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::DeadlineExceeded);
+    #[test]
+    fn requests_without_credentials_share_a_small_part() {
+        let budget = Arc::new(Budget::new(1024 * MIB, 16 * MIB, true));
+        let first = Lease::new(&budget, &Payer::Public);
+        first.grow(PUBLIC_BYTES).unwrap();
+        assert_eq!(Lease::new(&budget, &Payer::Public).grow(1).unwrap_err().reason, Reason::Overloaded);
+    }
+
+    #[test]
+    fn the_largest_request_fits_received_and_decoded_whatever_the_setting() {
+        for (total, shared) in [(64, true), (64, false), (512, true)] {
+            let budget = Arc::new(Budget::new(total * MIB, 156 * MIB, shared));
+            Lease::new(&budget, &owner("o")).grow(312 * MIB).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_reply_of_a_write_is_counted_beyond_the_share_and_others_wait_for_it() {
+        let budget = Arc::new(Budget::new(64 * MIB, MIB, false));
+        let lease = Lease::new(&budget, &owner("o"));
+        lease.grow(60 * MIB).unwrap();
+        lease.exceed(MIB);
+        assert_eq!(Lease::new(&budget, &owner("o")).grow(1).unwrap_err().reason, Reason::Overloaded);
+        drop(lease);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_given_back_is_there_for_others() {
+        let budget = Arc::new(Budget::new(64 * MIB, MIB, false));
+        let lease = Lease::new(&budget, &owner("o"));
+        lease.grow(60 * MIB).unwrap();
+        lease.shrink(10 * MIB);
+        lease.grow(10 * MIB).unwrap();
+        lease.shrink(usize::MAX);
+        assert_eq!(budget.used(), 0);
     }
 }

@@ -11,9 +11,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use context_model::{ConnectionMetrics, Reason};
+use context_model::{ConnectionMetrics, Operation, Reason};
 
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
 /// The media type of the exposition format.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -23,14 +23,14 @@ const BUCKETS: [f64; 14] = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.02
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
-    operation: Operation,
-    wire: Wire,
+    operation: &'static str,
+    wire: Transport,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabels {
-    operation: Operation,
-    wire: Wire,
+    operation: &'static str,
+    wire: Transport,
     outcome: Outcome,
 }
 
@@ -43,13 +43,7 @@ impl EncodeLabelValue for Outcome {
     }
 }
 
-impl EncodeLabelValue for Operation {
-    fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
-        self.as_str().encode(encoder)
-    }
-}
-
-impl EncodeLabelValue for Wire {
+impl EncodeLabelValue for Transport {
     fn encode(&self, encoder: &mut LabelValueEncoder) -> Result<(), std::fmt::Error> {
         self.as_str().encode(encoder)
     }
@@ -64,7 +58,9 @@ pub struct Metrics {
     pub in_flight: Gauge,
     /// Open connections.
     pub connections: Gauge,
-    /// Bytes of request and reply bodies held.
+    /// Connections that were refused, because their address had as many as it may.
+    pub refused_connections: Counter,
+    /// Bytes that requests and replies hold.
     pub body_bytes: Gauge,
     /// Requests without a valid key.
     pub authentication_failures: Counter,
@@ -73,6 +69,7 @@ pub struct Metrics {
     queued_writes: Gauge,
     commits: Gauge,
     writes: Gauge,
+    damaged_rows: Gauge,
     resident_memory: Gauge<i64>,
     uptime: Gauge<f64, AtomicU64>,
     started: std::time::Instant,
@@ -87,6 +84,9 @@ impl Default for Metrics {
         registry.register_with_unit("request_duration", "Time from the decoded request to the reply", Unit::Seconds, durations.clone());
         let authentication_failures = Counter::default();
         registry.register("authentication_failures", "Requests for operations without a valid key", authentication_failures.clone());
+        let refused_connections = Counter::default();
+        let help = "Connections that were refused, because their address had as many as it may";
+        registry.register("refused_connections", help, refused_connections.clone());
         let mut gauge = |name: &str, help: &str| {
             let gauge = Gauge::default();
             registry.register(name, help, gauge.clone());
@@ -94,11 +94,12 @@ impl Default for Metrics {
         };
         let in_flight = gauge("requests_in_flight", "Operations that run or wait for their turn");
         let connections = gauge("connections", "Open connections");
-        let body_bytes = gauge("body_bytes", "Bytes of request and reply bodies held");
+        let body_bytes = gauge("body_bytes", "Bytes that requests and replies hold");
         let key_verifications = gauge("key_verifications", "Keys that were verified; a key that is known already is not verified again");
         let queued_writes = gauge("store_queued_writes", "Writes that wait for the database");
         let commits = gauge("store_commits", "Transactions committed since the start");
         let writes = gauge("store_writes", "Writes committed since the start; several share a transaction");
+        let damaged_rows = gauge("damaged_rows_refused", "Rows refused since the start because their content is not what was stored");
         let resident_memory = gauge("process_resident_memory_bytes", "Memory of the process");
         let uptime = Gauge::<f64, AtomicU64>::default();
         registry.register_with_unit("uptime", "Time since the start", Unit::Seconds, uptime.clone());
@@ -108,12 +109,14 @@ impl Default for Metrics {
             durations,
             in_flight,
             connections,
+            refused_connections,
             body_bytes,
             authentication_failures,
             key_verifications,
             queued_writes,
             commits,
             writes,
+            damaged_rows,
             resident_memory,
             uptime,
             started: std::time::Instant::now(),
@@ -123,9 +126,9 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts an operation that ended.
-    pub fn record(&self, operation: Operation, wire: Wire, outcome: Option<Reason>, took: Duration) {
-        self.requests.get_or_create(&OutcomeLabels { operation, wire, outcome: Outcome(outcome) }).inc();
-        self.durations.get_or_create(&OperationLabels { operation, wire }).observe(took.as_secs_f64());
+    pub fn record(&self, operation: Operation, wire: Transport, outcome: Option<Reason>, took: Duration) {
+        self.requests.get_or_create(&OutcomeLabels { operation: operation.as_str(), wire, outcome: Outcome(outcome) }).inc();
+        self.durations.get_or_create(&OperationLabels { operation: operation.as_str(), wire }).observe(took.as_secs_f64());
     }
 
     /// The exposition text. `store` is what the database says of itself, when it answers.
@@ -136,6 +139,7 @@ impl Metrics {
             self.commits.set(store.commits);
             self.writes.set(store.writes);
         }
+        self.damaged_rows.set(i64::try_from(context_store::seal::refused_rows()).unwrap_or(i64::MAX));
         if let Some(bytes) = resident_bytes() {
             self.resident_memory.set(bytes);
         }

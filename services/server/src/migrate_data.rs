@@ -31,7 +31,7 @@ pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<St
     // The source first: when it cannot be read, no target is made.
     let mut source = from.source(config, owner).await?;
     let mut target = to.target(config).await?;
-    let mut shown = Progress { terminal: std::io::stderr().is_terminal(), last: None };
+    let mut shown = Progress::new();
     let outcome = migrate(source.as_mut(), target.as_mut(), &mut shown).await;
     shown.end_line();
     let report = outcome.map_err(|error| error.to_string())?;
@@ -107,18 +107,22 @@ impl Place {
     }
 }
 
-const fn config_timeout(config: &Config) -> std::time::Duration {
+pub(crate) const fn config_timeout(config: &Config) -> std::time::Duration {
     std::time::Duration::from_millis(config.postgres.postgresql_connect_timeout_ms)
 }
 
 /// A bar on a terminal, a line for each tenth elsewhere.
-struct Progress {
+pub(crate) struct Progress {
     terminal: bool,
     last: Option<(Phase, &'static str, u64)>,
 }
 
 impl Progress {
-    fn end_line(&mut self) {
+    pub(crate) fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal(), last: None }
+    }
+
+    pub(crate) fn end_line(&mut self) {
         if self.terminal && self.last.take().is_some() {
             eprintln!();
         }
@@ -132,6 +136,7 @@ impl Observer for Progress {
         let does = match phase {
             Phase::Copy => "copying",
             Phase::Verify => "comparing",
+            Phase::Examine => "checking",
         };
         // Nobody is left to tell when writing fails.
         if self.terminal {

@@ -10,7 +10,7 @@ use context_providers::http::{Access, Dialect, HttpEmbedder, RemoteModel};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, EmbeddingProvider, Secret};
+use crate::config::{Config, EmbeddingProvider, Secret, Url};
 
 /// The model that is looked for in the cache when none is configured.
 pub const DEFAULT_MODEL: &str = "all-MiniLM-L6-v2";
@@ -92,8 +92,8 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
 fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     let models = &config.models;
     let provider = dialect.name();
-    let of_ollama = models.ollama_host.as_deref().filter(|_| dialect == Dialect::Ollama);
-    let url = models.embedding_url.as_deref().or(of_ollama).or(dialect.default_url());
+    let of_ollama = models.ollama_host.as_ref().filter(|_| dialect == Dialect::Ollama);
+    let url = models.embedding_url.as_ref().or(of_ollama).map(Url::as_str).or(dialect.default_url());
     let url = url.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_URL"))?;
     let name = models.embedding_model.as_deref().or(dialect.default_model());
     let name = name.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_MODEL"))?;

@@ -8,7 +8,7 @@ use context_providers::Reranker;
 use context_providers::http::{HttpReranker, RerankDialect};
 use context_providers::local::{LocalReranker, ModelDirectory};
 
-use crate::config::{Config, RerankProvider};
+use crate::config::{Config, RerankProvider, Url};
 use crate::models::{self, access};
 
 /// Who reranks.
@@ -54,7 +54,7 @@ fn late_interaction(config: &Config) -> Result<Choice, String> {
     let search = &config.search;
     if let Some(url) = &search.rerank_url {
         // Whoever set it expects that texts are sent there, and without the provider's name nobody knows in which form.
-        return Err(format!("RERANK_URL is {url}, but RERANK_PROVIDER does not say what answers there: tei, cohere, jina or voyage"));
+        return Err(format!("RERANK_URL is {url:?}, but RERANK_PROVIDER does not say what answers there: tei, cohere, jina or voyage"));
     }
     let reason = match models::choose(config)? {
         models::Choice::Local(_) => return Ok(Choice::LateInteraction),
@@ -76,7 +76,7 @@ fn remote(config: &Config, dialect: RerankDialect) -> Result<HttpReranker, Strin
     let search = &config.search;
     let provider = dialect.name();
     let needs = |setting: &str| format!("RERANK_PROVIDER is `{provider}`, which needs {setting}");
-    let url = search.rerank_url.as_deref().or(dialect.default_url()).ok_or_else(|| needs("RERANK_URL"))?;
+    let url = search.rerank_url.as_ref().map(Url::as_str).or(dialect.default_url()).ok_or_else(|| needs("RERANK_URL"))?;
     let model = search.rerank_model.as_deref().or(dialect.default_model()).ok_or_else(|| needs("RERANK_MODEL"))?;
     if search.rerank_url.is_none() && search.rerank_api_key.is_none() {
         return Err(needs("RERANK_API_KEY"));

@@ -11,6 +11,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use context_engine::{Engine, SystemClock};
 use context_model::{Error, Reason};
+use context_store::Store;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
@@ -21,15 +22,16 @@ use tower_http::cors::CorsLayer;
 
 use crate::admin::{ADMIN_ROUTE, administer};
 use crate::app::{App, defect};
-use crate::authenticate::authenticate;
-use crate::banner::{Database, Places};
+use crate::banner::{Database, LISTED_KEYS, Places, key_line};
 use crate::config::Config;
 use crate::connections::Connections;
+use crate::cross_site::CrossSite;
 use crate::edge::{Edge, Peer, edge, is_grpc};
 use crate::grpc;
 use crate::host::AllowedHosts;
 use crate::models;
 use crate::open::{DRAIN_ROUTE, Opened, open};
+use crate::open_files;
 use crate::reembed::{Moves, REEMBED_ROUTE, reembed};
 use crate::rerankers;
 use crate::rest::{self, Problem};
@@ -82,8 +84,8 @@ pub enum Started {
 pub struct Running {
     places: Places,
     engine: Arc<Engine>,
-    /// Embeds what was stored without vectors, and reaches the provider.
-    in_background: Vec<tokio::task::AbortHandle>,
+    /// Embeds what was stored without vectors, gives checksums to rows without them, and reaches the provider.
+    in_background: Background,
     health: tonic_health::server::HealthReporter,
     connections: Connections,
     socket: Socket,
@@ -92,10 +94,20 @@ pub struct Running {
     idle_exit: Option<Duration>,
 }
 
+/// Tasks that end when this is dropped.
+#[derive(Default)]
+struct Background(Vec<tokio::task::AbortHandle>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.iter().for_each(tokio::task::AbortHandle::abort);
+    }
+}
+
 /// Starts the service on these settings.
 ///
 /// # Errors
-/// [`StartError`]; nothing listens then.
+/// [`StartError`]; nothing listens or runs then, and the database is closed.
 pub async fn start(config: &Config) -> Result<Started, StartError> {
     config.check().map_err(StartError::Settings)?;
     tracing::debug!(?config, "Read the settings");
@@ -106,22 +118,30 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         Opened::Store(store) => store,
         Opened::ServedByAnother => return Ok(Started::ServedByAnother),
     };
+    match start_on(Arc::clone(&store), config, tcp, grpc_tcp).await {
+        Ok(running) => Ok(Started::Running(running)),
+        Err(error) => {
+            // A process that hosts the service goes on, and may start it again.
+            store.close().await;
+            Err(error)
+        }
+    }
+}
+
+async fn start_on(
+    store: Arc<dyn Store>,
+    config: &Config,
+    tcp: Option<TcpListener>,
+    grpc_tcp: Option<TcpListener>,
+) -> Result<Running, StartError> {
     let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
-    let installed = async {
-        rerankers::install(&engine, config).await?;
-        models::install(&engine, config).await
-    };
-    let reaching = match installed.await {
-        Ok(reaching) => reaching,
-        Err(sentence) => {
-            engine.close().await;
-            return Err(StartError::Settings(sentence));
-        }
-    };
-    let summarizing = summaries::install(&engine, config).map_err(StartError::Settings)?;
-    let in_background = Arc::clone(&engine);
-    let backfill = tokio::spawn(async move { in_background.backfill().await }).abort_handle();
+    let mut in_background = Background::default();
+    rerankers::install(&engine, config).await.map_err(StartError::Settings)?;
+    in_background.0.extend(models::install(&engine, config).await.map_err(StartError::Settings)?);
+    in_background.0.extend(summaries::install(&engine, config).map_err(StartError::Settings)?);
+    let background_engine = Arc::clone(&engine);
+    in_background.0.push(tokio::spawn(async move { tokio::join!(background_engine.backfill(), background_engine.seal()) }).abort_handle());
     let (socket, unix) = Socket::bind(&config.socket()).await?;
     let app = Arc::new(App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?);
     let first_key = match app.authenticator {
@@ -135,9 +155,15 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         Some(_) => engine.first_key().await.map_err(|e| StartError::Settings(e.to_string()))?,
         None => None,
     };
+    let valid_keys = match app.authenticator {
+        Some(_) => engine.valid_keys(LISTED_KEYS).await.map_err(|e| StartError::Settings(e.to_string()))?,
+        None => Default::default(),
+    };
+    valid_keys.0.iter().for_each(|key| tracing::info!("API key that works: {}", key_line(key)));
     let stop = CancellationToken::new();
     let (grpc, health) = grpc::router(app.clone()).await?;
-    let connections = Connections::new(app.clone(), usize::try_from(config.load.max_connections).unwrap_or(usize::MAX));
+    let listeners = usize::from(tcp.is_some()) + usize::from(grpc_tcp.is_some());
+    let connections = Connections::new(app.clone(), open_files::connection_limits(&config.load, listeners));
     let places = Places {
         address: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
         grpc_address: grpc_tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
@@ -145,20 +171,21 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
         database: Database::of(config),
         keyed: app.authenticator.is_some(),
         first_key,
+        valid_keys,
     };
     let drain = Drain { stop: stop.clone(), gives_way: config.auto_started };
     serve(&connections, config, &app, grpc, drain, (tcp, grpc_tcp, unix));
-    Ok(Started::Running(Running {
+    Ok(Running {
         places,
         engine,
-        in_background: reaching.into_iter().chain(summarizing).chain([backfill]).collect(),
+        in_background,
         health,
         connections,
         socket,
         stop,
         drain_timeout: config.drain_timeout(),
         idle_exit: config.auto_started.then(|| Duration::from_secs(config.load.idle_exit_seconds)),
-    }))
+    })
 }
 
 async fn bind(setting: &'static str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
@@ -175,7 +202,8 @@ fn serve(
     (tcp, grpc_tcp, unix): (Option<TcpListener>, Option<TcpListener>, UnixListener),
 ) {
     let hosts = config.checks_host().then(|| AllowedHosts::new(&config.network.allowed_hosts.0));
-    let finish = |router: Router| finish(router, config, Edge { app: app.clone(), hosts: hosts.clone() });
+    let cross_site = app.authenticator.is_none().then(|| CrossSite::new(&config.network.cors_origins.0));
+    let finish = |router: Router| finish(router, config, Edge { app: app.clone(), hosts: hosts.clone(), cross_site: cross_site.clone() });
     let rest = rest::router()
         .with_state(app.clone())
         .route(ADMIN_ROUTE, post(administer).with_state(app.clone()))
@@ -195,14 +223,8 @@ fn serve(
 /// Adds what every request goes through, the outermost last.
 fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
     let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::GRPC).and(NotForContentType::IMAGES);
-    let app = edge_state.app.clone();
-    let router = router.fallback(unknown);
-    // Inside of what renders failures, outside of everything that reads a body.
-    let guarded = match app.authenticator {
-        Some(_) => router.layer(axum::middleware::from_fn_with_state(app, authenticate)),
-        None => router,
-    };
-    guarded
+    router
+        .fallback(unknown)
         .layer(axum::middleware::from_fn_with_state(Arc::new(edge_state), edge))
         .layer(CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(worth_it))
         .layer(cors(&config.network.cors_origins.0))
@@ -315,7 +337,7 @@ impl Running {
         self.connections.closed(self.drain_timeout).await;
         // The file goes first, while the database is still locked: its name may be a successor's right afterwards.
         drop(self.socket);
-        self.in_background.iter().for_each(tokio::task::AbortHandle::abort);
+        drop(self.in_background);
         self.engine.close().await;
         tracing::info!("Stopped");
     }

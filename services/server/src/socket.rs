@@ -81,19 +81,12 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 fn prepare_directory(path: &Path) -> Result<(), BindError> {
     let Some(directory) = path.parent() else { return Ok(()) };
     let failed = |source| BindError::Io { path: path.to_owned(), source };
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-    let uid = rustix::process::geteuid();
-    if directory == context_model::local::runtime_dir(uid.as_raw()) {
-        // The default directory has a name that anybody can guess, below /tmp perhaps.
-        let found = std::fs::symlink_metadata(directory).map_err(failed)?;
-        if !found.is_dir() || found.uid() != uid.as_raw() {
-            return Err(BindError::ForeignDirectory(directory.to_owned()));
-        }
-        if found.mode() & 0o077 != 0 {
-            std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700)).map_err(failed)?;
-        }
+    let uid = rustix::process::geteuid().as_raw();
+    if directory == context_model::local::runtime_dir(uid) {
+        let ours = context_model::local::make_runtime_dir(uid).map_err(failed)?;
+        return ours.map(drop).ok_or_else(|| BindError::ForeignDirectory(directory.to_owned()));
     }
-    Ok(())
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)
 }
 
 async fn remove_stale(path: &Path) -> Result<(), BindError> {

@@ -8,7 +8,7 @@ use context_providers::Summarizer as _;
 use context_providers::http::{HttpSummarizer, SummaryDialect};
 use tokio::task::AbortHandle;
 
-use crate::config::{Config, SummaryProvider};
+use crate::config::{Config, SummaryProvider, Url};
 use crate::models::access;
 
 /// Who writes summaries with these settings; `None`: nobody.
@@ -36,8 +36,8 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
     };
     let provider = dialect.name();
     let model = model.ok_or_else(|| format!("SUMMARY_PROVIDER is `{provider}`, which needs SUMMARY_MODEL"))?;
-    let of_ollama = models.ollama_host.as_deref().filter(|_| dialect == SummaryDialect::Ollama);
-    let url = models.summary_url.as_deref().or(of_ollama).unwrap_or_else(|| dialect.default_url());
+    let of_ollama = models.ollama_host.as_ref().filter(|_| dialect == SummaryDialect::Ollama);
+    let url = models.summary_url.as_ref().or(of_ollama).map(Url::as_str).unwrap_or_else(|| dialect.default_url());
     let access = access(url, models.summary_api_key.as_ref(), Duration::from_secs(models.summary_timeout_seconds));
     let max_tokens = u32::try_from(models.summary_max_tokens).unwrap_or(u32::MAX);
     HttpSummarizer::new(&access, dialect, model, max_tokens).map(Some).map_err(|error| format!("summaries by {provider}: {error}"))

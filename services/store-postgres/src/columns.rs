@@ -18,29 +18,38 @@ impl FromSql<Text, Pg> for SourceColumn {
     }
 }
 
+/// A `text` column, with U+FFFD for what is no UTF-8: a damaged text must not keep the rows beside it from being read.
+#[derive(Debug, FromSqlRow)]
+pub(crate) struct LossyText(pub String);
+
+impl FromSql<Text, Pg> for LossyText {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        Ok(Self(String::from_utf8_lossy(value.as_bytes()).into_owned()))
+    }
+}
+
 /// A `metadata` column, as text, whose object is looked into.
 #[derive(Debug, FromSqlRow)]
 pub(crate) struct MetadataColumn {
-    pub object: JsonObject,
-    /// The bytes of its text.
-    pub bytes: usize,
+    /// The object; nothing when the text is none.
+    pub object: Option<JsonObject>,
+    /// Its text.
+    pub json: String,
 }
 
 impl FromSql<Text, Pg> for MetadataColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let json = value.as_bytes();
-        let object = serde_json::from_slice(json).map_err(|error| Unreadable { what: "metadata", source: Some(error) })?;
-        Ok(Self { object, bytes: json.len() })
+        let json = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        Ok(Self { object: serde_json::from_str(&json).ok(), json })
     }
 }
 
-/// A `metadata` column, as text, that is only shown.
+/// A `metadata` column, as text, that is only shown; nothing when the text is no object.
 #[derive(Debug, FromSqlRow)]
-pub(crate) struct MetadataText(pub ObjectText);
+pub(crate) struct MetadataText(pub Option<ObjectText>);
 
 impl FromSql<Text, Pg> for MetadataText {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let object = ObjectText::from_slice(value.as_bytes());
-        Ok(Self(object.map_err(|error| Unreadable { what: "metadata", source: Some(error) })?))
+        Ok(Self(ObjectText::from_slice(value.as_bytes()).ok()))
     }
 }

@@ -12,7 +12,7 @@ use crate::neighbours::{self, Places};
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::threads::Removed;
-use crate::transaction::{Operation, Transaction, Writing};
+use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// Entries held in memory at a time.
 const ENTRIES_AT_ONCE: i64 = 1000;
@@ -168,7 +168,7 @@ async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result
         counts.add(source, -1);
         counts.multimodal -= i64::from(image_count > 0);
         counts.images -= image_count;
-        transaction.changed(Operation::Delete, id, &thread_id, version);
+        transaction.changed(ChangeKind::Delete, id, &thread_id, version);
     }
     tags::remove(transaction.conn, transaction.owner, &pairs).await
 }

@@ -1,14 +1,15 @@
 //! The rows of entries and how they become entries.
 
-use context_model::{ContentType, Error, Reason, Timestamp};
+use context_model::{ContentType, Error, ObjectText, Reason, Timestamp};
+use context_store::seal::{self, Checked, Part, StoredContent};
 use context_store::{OwnerId, RowSelection, StoredEntry};
-use diesel::sql_types::{Array, BigInt, Double, Nullable, Text};
+use diesel::sql_types::{Array, BigInt, Binary, Double, Nullable, Text};
 use diesel::{Queryable, QueryableByName};
 
-use crate::columns::{MetadataColumn, MetadataText, SourceColumn};
+use crate::columns::{LossyText, MetadataColumn, MetadataText, SourceColumn};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
-use crate::images;
+use crate::images::{self, Images};
 use crate::sql::{self, Bind, Fragment};
 
 /// An entry's row, without what only conditions need.
@@ -31,12 +32,22 @@ pub(crate) struct EntryRow {
     #[diesel(sql_type = Text)]
     pub metadata: MetadataColumn,
     #[diesel(sql_type = Text)]
-    pub text: String,
+    pub text: LossyText,
+    #[diesel(sql_type = Nullable<Binary>)]
+    pub seal: Option<Vec<u8>>,
+}
+
+impl EntryRow {
+    /// What its checksums cover.
+    pub fn content(&self) -> StoredContent<'_> {
+        let Self { id, version, metadata, text, seal, .. } = self;
+        StoredContent { id: *id, version: *version, seal: seal.as_deref(), text: &text.0, metadata: &metadata.json }
+    }
 }
 
 /// The row with this id.
 pub(crate) async fn find(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64) -> Result<Option<EntryRow>, Failure> {
-    let find = "SELECT id, thread_id, image_count, version, created_at, updated_at, tags, metadata::text AS metadata, text \
+    let find = "SELECT id, thread_id, image_count, version, created_at, updated_at, tags, metadata::text AS metadata, text, seal \
                 FROM context.entries WHERE owner_id = ? AND id = ?";
     let rows = sql::query(conn, Fragment::prepared(find, vec![Bind::text(owner.as_str()), Bind::Int(id)])).await?;
     Ok(rows.into_iter().next())
@@ -44,10 +55,10 @@ pub(crate) async fn find(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64)
 
 /// What a page's statement selects of the owner `o` and the entry `e`, which may be missing, behind `matches` and `score`:
 /// with them the columns of [`PageRow`], in order.
-pub(crate) fn page_columns(selection: RowSelection) -> Fragment<'static> {
+pub(crate) fn page_columns(selection: &RowSelection) -> Fragment<'static> {
     let mut columns = Fragment::new(
         "o.revision, e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, \
-         e.metadata::text AS metadata, ",
+         e.seal, e.metadata::text AS metadata, ",
     );
     match selection.text_chars {
         None => _ = columns.push("e.text"),
@@ -71,8 +82,9 @@ struct PageRow {
     updated_at: Option<i64>,
     tags: Option<Vec<String>>,
     summary: Option<String>,
+    seal: Option<Vec<u8>>,
     metadata: Option<MetadataText>,
-    text: Option<String>,
+    text: Option<LossyText>,
 }
 
 type PageColumns = (
@@ -88,6 +100,7 @@ type PageColumns = (
     Nullable<BigInt>,
     Nullable<Array<Text>>,
     Nullable<Text>,
+    Nullable<Binary>,
     Nullable<Text>,
     Nullable<Text>,
 );
@@ -97,14 +110,14 @@ struct Paged {
     /// Without images.
     entry: StoredEntry,
     score: f64,
-    has_images: bool,
+    image_count: i64,
     /// What it takes in a reply, about.
     bytes: u64,
 }
 
 impl PageRow {
-    /// `None` for the row of a page without entries.
-    fn into_entry(self) -> Option<Paged> {
+    /// `None` for the row of a page without entries. At most `text_chars` characters of the text were read.
+    fn into_entry(self, text_chars: Option<u32>) -> Option<Paged> {
         let Self {
             matches: _,
             score,
@@ -118,28 +131,36 @@ impl PageRow {
             updated_at,
             tags,
             summary,
+            seal,
             metadata,
             text,
         } = self;
-        let (SourceColumn(source), MetadataText(metadata)) = (source?, metadata?);
-        let has_images = image_count? > 0;
+        let (id, version, image_count) = (id?, version?, image_count?);
+        let (SourceColumn(source), MetadataText(metadata), LossyText(text)) = (source?, metadata?, text?);
+        let json = metadata.as_ref().map_or("", ObjectText::as_str);
+        let content = StoredContent { id, version, seal: seal.as_deref(), text: &text, metadata: json };
+        let damage = match seal::check_entry(&content, seal::is_whole(&text, text_chars)) {
+            Checked::Damaged(part) => Some(part),
+            Checked::Sound | Checked::Unsealed => metadata.is_none().then_some(Part::Metadata),
+        };
         let entry = StoredEntry {
-            id: id?,
+            id,
             thread_id: thread_id?,
             source,
-            content_type: ContentType::of(usize::from(has_images)),
-            text: text?,
+            content_type: ContentType::of(usize::from(image_count > 0)),
+            text,
             summary: summary?,
-            metadata,
+            metadata: metadata.unwrap_or_default(),
             tags: tags?,
             created_at: Timestamp(created_at?),
             updated_at: Timestamp(updated_at?),
-            version: version?,
+            version,
             images: None,
+            damage,
         };
         let tags: usize = entry.tags.iter().map(|tag| tag.len() + 3).sum();
         let bytes = (entry.text.len() + entry.metadata.as_str().len() + tags + entry.summary.len() + entry.thread_id.len()) as u64;
-        Some(Paged { entry, score: score.unwrap_or_default(), has_images, bytes })
+        Some(Paged { entry, score: score.unwrap_or_default(), image_count, bytes })
     }
 }
 
@@ -152,8 +173,8 @@ pub(crate) struct Loaded {
     pub matches: i64,
     /// The entries in order, with their scores.
     pub entries: Vec<(StoredEntry, f64)>,
-    /// Those of them that have images.
-    pub with_images: Vec<i64>,
+    /// Those of them that have images, and how many.
+    pub with_images: Vec<(i64, i64)>,
     bytes: u64,
 }
 
@@ -161,18 +182,19 @@ pub(crate) struct Loaded {
 ///
 /// # Errors
 /// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection; no more than that is read.
-pub(crate) async fn load(conn: &mut AsyncPgConnection, statement: Fragment<'_>, selection: RowSelection) -> Result<Loaded, Failure> {
+pub(crate) async fn load(conn: &mut AsyncPgConnection, statement: Fragment<'_>, selection: &RowSelection) -> Result<Loaded, Failure> {
     let mut loaded = Loaded::default();
     sql::each_in_order::<PageColumns, PageRow, _>(conn, statement, Failure::Database, |row| {
         loaded.revision = Some(row.revision);
         loaded.matches = row.matches.unwrap_or_default();
-        let Some(Paged { entry, score, has_images, bytes }) = row.into_entry() else { return Ok(()) };
+        let Some(Paged { entry, score, image_count, bytes }) = row.into_entry(selection.text_chars) else { return Ok(()) };
         loaded.bytes = loaded.bytes.saturating_add(bytes);
+        selection.memory.take(bytes)?;
         if loaded.bytes > selection.max_bytes && !loaded.entries.is_empty() {
             return Err(too_large(selection));
         }
-        if has_images {
-            loaded.with_images.push(entry.id);
+        if image_count > 0 {
+            loaded.with_images.push((entry.id, image_count));
         }
         loaded.entries.push((entry, score));
         Ok(())
@@ -189,23 +211,31 @@ pub(crate) async fn load_images(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     loaded: &mut Loaded,
-    selection: RowSelection,
+    selection: &RowSelection,
 ) -> Result<(), Failure> {
-    if !loaded.with_images.is_empty() && loaded.entries.len() > 1 {
-        let bytes = images::bytes(conn, owner, &loaded.with_images).await?;
-        if loaded.bytes.saturating_add(bytes) > selection.max_bytes {
+    let ids: Vec<i64> = loaded.with_images.iter().map(|(id, _)| *id).collect();
+    let mut images = if ids.is_empty() {
+        Default::default()
+    } else {
+        let bytes = images::bytes(conn, owner, &ids).await?;
+        if loaded.entries.len() > 1 && loaded.bytes.saturating_add(bytes) > selection.max_bytes {
             return Err(too_large(selection));
         }
-    }
-    let mut images =
-        if loaded.with_images.is_empty() { Default::default() } else { images::load(conn, owner, &loaded.with_images).await? };
+        selection.memory.take(bytes)?;
+        images::load(conn, owner, &ids).await?
+    };
     for (entry, _) in &mut loaded.entries {
-        entry.images = Some(images.remove(&entry.id).unwrap_or_default());
+        let Images { images, sound } = images.remove(&entry.id).unwrap_or_default();
+        let count = loaded.with_images.iter().find(|(id, _)| *id == entry.id).map_or(0, |(_, count)| *count);
+        if !sound || i64::try_from(images.len()) != Ok(count) {
+            entry.damage.get_or_insert(Part::Images);
+        }
+        entry.images = Some(images);
     }
     Ok(())
 }
 
-fn too_large(selection: RowSelection) -> Failure {
+fn too_large(selection: &RowSelection) -> Failure {
     let limit = selection.max_bytes;
     let advice = if selection.images {
         "ask with include_images=false, or for fewer entries"

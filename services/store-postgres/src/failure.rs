@@ -1,7 +1,7 @@
 //! Why something failed: the one place that reads PostgreSQL's errors.
 
-use context_model::Error;
-use context_store::{BoxError, StoreError};
+use context_model::{Error, Reason};
+use context_store::{BoxError, Soundness, StoreError};
 use diesel::result::Error as DieselError;
 use tokio_postgres::error::{Severity, SqlState};
 
@@ -96,6 +96,11 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|cause| cause.is::<std::io::Error>())
 }
 
+/// Whether a SQLSTATE says that data or an index is damaged.
+fn is_damage(code: &SqlState) -> bool {
+    matches!(*code, SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED)
+}
+
 /// PostgreSQL's appendix "Error Codes" (errcodes.txt).
 fn kind_of(code: &SqlState, severity: Option<Severity>) -> Kind {
     match *code {
@@ -131,6 +136,11 @@ struct NotAsked;
 
 /// A driver error as the store's callers see it.
 pub(crate) fn store_error(error: DieselError) -> StoreError {
+    if let DieselError::DeserializationError(source) = &error
+        && let Some(Unreadable { what, .. }) = source.downcast_ref::<Unreadable>()
+    {
+        return unreadable(what, None);
+    }
     match kind(&error) {
         Kind::Conflict => StoreError::Overloaded,
         Kind::Unavailable | Kind::TooSlow => StoreError::Unavailable(error.into()),
@@ -155,6 +165,16 @@ impl From<Failure> for StoreError {
 }
 
 impl Failure {
+    /// Stops writes when PostgreSQL reports damaged data or a damaged index (XX001, XX002). The rest of class XX is no sign
+    /// of damage: XX000 is any failed check of the server, of an extension or of a pooler.
+    pub fn note_damage(&self, soundness: &Soundness) {
+        let Self::Database(error) = self else { return };
+        let code = driver_error(error).and_then(|driver| driver.code());
+        if code.is_some_and(is_damage) && soundness.lost() {
+            tracing::error!(error = %error, "The database reports damage: from now on writes are refused and the service is not ready");
+        }
+    }
+
     /// Whether other connections to the same server would fail as well.
     pub fn is_of_the_server(&self) -> bool {
         self.is_unavailability() || matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
@@ -168,6 +188,15 @@ impl Failure {
             Self::CommitUnknown(_) | Self::Unreachable(_) => true,
             // A statement may be slow by itself.
             Self::TooSlow => false,
+        }
+    }
+
+    /// Whether it took longer than it may.
+    pub fn is_too_slow(&self) -> bool {
+        match self {
+            Self::TooSlow => true,
+            Self::Database(error) => kind(error) == Kind::TooSlow,
+            Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::NotAsked => false,
         }
     }
 
@@ -192,7 +221,8 @@ pub(crate) struct Unreadable {
 
 /// The database holds something that cannot have been written by this program.
 pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
-    StoreError::Corrupt(Unreadable { what, source }.into())
+    let sentence = format!("a stored {what} cannot be read: it is damaged");
+    StoreError::Rejected(Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }))
 }
 
 #[cfg(test)]
@@ -221,6 +251,13 @@ mod tests {
             ("25P02", Kind::Internal),
         ] {
             assert_eq!(kind_of(&SqlState::from_code(code), Some(Severity::Error)), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn only_damaged_data_and_indexes_stop_writes() {
+        for (code, expected) in [("XX001", true), ("XX002", true), ("XX000", false), ("58030", false), ("58P01", false), ("57P01", false)] {
+            assert_eq!(is_damage(&SqlState::from_code(code)), expected, "{code}");
         }
     }
 

@@ -11,7 +11,7 @@ mod index;
 pub(crate) use folded::folded_json;
 pub(crate) use index::indexes;
 
-use context_model::{ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix};
+use context_model::{Condition, ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix};
 
 use crate::sql::{Bind, Fragment};
 
@@ -55,6 +55,11 @@ pub(crate) fn compile<'v>(filter: &'v Filter, owner: &'v str, indexed: &[Metadat
         all.push(" AND ").append(of_owner(owner));
     }
     all
+}
+
+/// Whether an index answers a part of the condition, given the fields that have one.
+pub(crate) fn is_served(condition: &Condition, indexed: &[MetadataPath]) -> bool {
+    condition::is_served(condition, indexed.contains(&condition.path))
 }
 
 /// The condition that the thread in this column is one of these. The column is sorted by code points.

@@ -7,6 +7,7 @@ use diesel::sql_types::{BigInt, Binary, Text};
 
 use crate::connection::AsyncPgConnection;
 use crate::failure::{Failure, unreadable};
+use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
 
 /// Old outcomes forgotten by one request, so that none pays for all.
@@ -20,6 +21,59 @@ struct Row {
     outcome: String,
     #[diesel(sql_type = BigInt)]
     revision: i64,
+}
+
+/// A key under which there may be an outcome.
+pub(crate) struct IsRecorded {
+    pub key: String,
+    pub now: Timestamp,
+}
+
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = BigInt)]
+    number: i64,
+}
+
+async fn number(conn: &mut AsyncPgConnection, read: Fragment<'_>) -> Result<i64, Failure> {
+    let rows: Vec<Number> = sql::query(conn, read).await?;
+    Ok(rows.first().map_or(0, |row| row.number))
+}
+
+impl Reading for IsRecorded {
+    type Outcome = bool;
+
+    fn empty(&self) -> bool {
+        false
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, bool)>, Failure> {
+        let read = "SELECT count(*) AS number FROM context.idempotency WHERE owner_id = ? AND key = ? AND at > ?";
+        let binds = vec![Bind::text(owner.as_str()), Bind::text(&self.key), Bind::Int(Idempotency::forgotten_up_to(self.now))];
+        Ok(Some((0, number(conn, Fragment::prepared(read, binds)).await? > 0)))
+    }
+}
+
+/// The bytes of the owner's outcomes, to count.
+pub(crate) struct CountBytes {
+    pub now: Timestamp,
+}
+
+impl Reading for CountBytes {
+    type Outcome = u64;
+
+    fn empty(&self) -> u64 {
+        0
+    }
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, u64)>, Failure> {
+        let read = "SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ?), 0)::bigint AS number \
+                    FROM context.idempotency WHERE owner_id = ? AND at > ?";
+        let forgotten = Bind::Int(Idempotency::forgotten_up_to(self.now));
+        let binds = vec![Bind::Int(Idempotency::OVERHEAD_BYTES), Bind::text(owner.as_str()), forgotten];
+        let bytes = number(conn, Fragment::prepared(read, binds)).await?;
+        Ok(Some((0, u64::try_from(bytes).unwrap_or(0))))
+    }
 }
 
 /// Claims the key for this transaction, or gives what the first request with it gave. A request with the same key that

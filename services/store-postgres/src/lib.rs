@@ -35,6 +35,7 @@ mod owners;
 mod pool;
 mod read;
 mod read_entries;
+mod seals;
 mod sql;
 mod statement;
 mod statistics;

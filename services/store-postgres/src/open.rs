@@ -26,6 +26,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../../migrations/postgres/2026-11-21-000005_neighbours/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000006_summaries/up.sql"),
     include_str!("../../../migrations/postgres/2026-11-21-000007_chunk_tokens/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-22-000008_key_digests/up.sql"),
+    include_str!("../../../migrations/postgres/2026-11-22-000009_checksums/up.sql"),
 ];
 
 /// The version of this program's schema.

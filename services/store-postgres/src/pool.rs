@@ -1,11 +1,11 @@
 //! The connections, and who may use them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use context_store::StoreError;
+use context_store::{OwnerId, Sharer, Shares, StoreError};
 use deadpool::managed::{Manager, Metrics, Object, Pool as Connections, PoolError, RecycleError, RecycleResult};
+use tokio::sync::oneshot;
 
 use crate::breaker::Breaker;
 use crate::config::Config;
@@ -16,7 +16,7 @@ use crate::target::Target;
 use crate::tls::Tls;
 
 /// How long a server may take to be told that nobody waits for a statement any more.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Makes connections, and looks at those that come back.
 struct Connector {
@@ -44,12 +44,12 @@ impl Manager for Connector {
     }
 }
 
-/// A bounded set of connections to one database.
+/// A bounded set of connections to one database. Owners that wait for one take turns.
 pub(crate) struct Pool {
     connections: Connections<Connector>,
     tls: Tls,
     breaker: Breaker,
-    waiting: AtomicUsize,
+    places: Places,
     queue: usize,
     timeout: Duration,
 }
@@ -65,32 +65,34 @@ impl Pool {
         };
         Ok(Self {
             connections: Connections::builder(connector).max_size(config.pool_size.max(1)).build()?,
+            places: Places(Arc::new(Mutex::new(Shares::new(config.pool_size, config.queue)))),
             tls: tls.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_recovery),
-            waiting: AtomicUsize::new(0),
             queue: config.queue,
             timeout: config.pool_timeout,
         })
     }
 
-    /// A connection that nobody else uses.
+    /// A connection that nobody else uses, for an owner or for the service itself.
     ///
     /// # Errors
     /// `Overloaded` when too many wait or it takes too long; `Unreachable` when there is no server.
-    pub async fn get(&self) -> Result<Lease, Failure> {
+    pub async fn get(&self, owner: Option<&OwnerId>) -> Result<Lease, Failure> {
         if self.connections.is_closed() {
             return Err(Failure::Rejected(StoreError::Closed));
         }
         if !self.breaker.lets_through(Instant::now()) {
             return Err(Failure::NotAsked);
         }
-        let _waiting = Waiting::one_more(&self.waiting, self.queue).ok_or(Failure::Rejected(StoreError::Overloaded))?;
-        match tokio::time::timeout(self.timeout, self.connections.get()).await {
-            Ok(Ok(conn)) => Ok(Lease { conn: Some(conn), tls: self.tls.clone() }),
-            Ok(Err(PoolError::Closed)) => Err(Failure::Rejected(StoreError::Closed)),
-            Ok(Err(error)) => Err(Failure::Unreachable(error.into())),
-            Err(_) => Err(Failure::Rejected(StoreError::Overloaded)),
-        }
+        let connecting = async {
+            let place = self.places.take(owner.cloned()).await?;
+            match self.connections.get().await {
+                Ok(conn) => Ok(Lease { conn: Some(conn), place: Some(place), tls: self.tls.clone() }),
+                Err(PoolError::Closed) => Err(Failure::Rejected(StoreError::Closed)),
+                Err(error) => Err(Failure::Unreachable(error.into())),
+            }
+        };
+        tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(Failure::Rejected(StoreError::Overloaded)))
     }
 
     /// Takes note of how an operation went.
@@ -110,7 +112,7 @@ impl Pool {
 
     /// Connections there are, and operations that wait for one.
     pub fn state(&self) -> (usize, usize) {
-        (self.connections.status().size, self.waiting.load(Ordering::Relaxed))
+        (self.connections.status().size, self.places.lock().queued())
     }
 
     /// Operations that may wait.
@@ -123,19 +125,50 @@ impl Pool {
     }
 }
 
-struct Waiting<'w>(&'w AtomicUsize);
+/// The right to a connection, of which there are as many as connections.
+#[derive(Clone)]
+struct Places(Arc<Mutex<Shares<oneshot::Sender<Place>>>>);
 
-impl<'w> Waiting<'w> {
-    fn one_more(count: &'w AtomicUsize, most: usize) -> Option<Self> {
-        let before = count.fetch_add(1, Ordering::Relaxed);
-        let waiting = Self(count);
-        (before < most).then_some(waiting)
+impl Places {
+    async fn take(&self, sharer: Sharer) -> Result<Place, Failure> {
+        let granted = {
+            let mut shares = self.lock();
+            if shares.take(&sharer) {
+                return Ok(Place(Some((self.clone(), sharer))));
+            }
+            let (grant, granted) = oneshot::channel();
+            shares.push(sharer, grant, |grant| !grant.is_closed()).map_err(|_| Failure::Rejected(StoreError::Overloaded))?;
+            granted
+        };
+        granted.await.map_err(|_| Failure::Rejected(StoreError::Closed))
+    }
+
+    fn give_back(&self, sharer: &Sharer) {
+        self.lock().give_back(sharer);
+        loop {
+            let Some((next, grant)) = self.lock().grant_next() else { return };
+            if let Err(mut refused) = grant.send(Place(Some((self.clone(), next)))) {
+                // Its caller has gone. Dropping the place would come back here, as deep as there are such callers.
+                if let Some((_, sharer)) = refused.0.take() {
+                    self.lock().give_back(&sharer);
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shares<oneshot::Sender<Place>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Waiting<'_> {
+/// One of them, given back when it is dropped.
+struct Place(Option<(Places, Sharer)>);
+
+impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        if let Some((places, sharer)) = self.0.take() {
+            places.give_back(&sharer);
+        }
     }
 }
 
@@ -143,6 +176,8 @@ impl Drop for Waiting<'_> {
 /// transaction open or a statement running, and the server is told to stop that.
 pub(crate) struct Lease {
     conn: Option<Object<Connector>>,
+    /// Kept until the server has been told, so that callers who leave do not cost it more connections than callers who stay.
+    place: Option<Place>,
     tls: Tls,
 }
 
@@ -169,12 +204,57 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(conn) = self.conn.take().map(Object::take) else { return };
-        let (token, tls) = (conn.cancel_token(), self.tls.clone());
+        let (token, tls, place) = (conn.cancel_token(), self.tls.clone(), self.place.take());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 let _ = tokio::time::timeout(CANCEL_TIMEOUT, token.cancel_query(tls)).await;
                 drop(conn);
+                drop(place);
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    fn places(count: usize) -> Places {
+        Places(Arc::new(Mutex::new(Shares::new(count, 100))))
+    }
+
+    fn owner(name: &str) -> Sharer {
+        Some(OwnerId::new(name))
+    }
+
+    #[tokio::test]
+    async fn a_place_goes_to_the_owner_that_has_less_and_never_to_a_caller_that_has_gone() {
+        let places = places(1);
+        let first = places.take(owner("a")).await.unwrap();
+        let mut more_of_a: Vec<_> = (0..10_000).map(|_| Box::pin(places.take(owner("gone")))).collect();
+        let full = more_of_a.iter_mut().filter_map(|waiting| waiting.now_or_never()).collect::<Vec<_>>();
+        assert!(full.len() == 9_900 && full.iter().all(Result::is_err), "the queue is bounded");
+        drop(more_of_a);
+        let (mut second_of_a, mut of_b) = (Box::pin(places.take(owner("a"))), Box::pin(places.take(owner("b"))));
+        assert!(second_of_a.as_mut().now_or_never().is_none() && of_b.as_mut().now_or_never().is_none());
+        drop(first);
+        let second_of_a = second_of_a.await.unwrap();
+        assert!(of_b.as_mut().now_or_never().is_none());
+        drop(second_of_a);
+        drop(of_b.await.unwrap());
+        assert!(places.take(owner("c")).now_or_never().unwrap().is_ok(), "nothing is lost");
+    }
+
+    #[tokio::test]
+    async fn a_place_that_was_granted_to_a_caller_who_leaves_is_handed_on() {
+        let places = places(1);
+        let first = places.take(owner("a")).await.unwrap();
+        let mut leaving = Box::pin(places.take(owner("b")));
+        assert!(leaving.as_mut().now_or_never().is_none());
+        drop(first);
+        drop(leaving);
+        assert!(places.take(owner("c")).now_or_never().unwrap().is_ok());
     }
 }

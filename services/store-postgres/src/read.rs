@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use context_model::{Filter, MetadataPath};
 use context_store::OwnerId;
 use diesel::QueryableByName;
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Bool};
 
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
@@ -18,6 +19,11 @@ pub(crate) trait Reading: Sync {
 
     /// What an owner that never wrote reads.
     fn empty(&self) -> Self::Outcome;
+
+    /// The filter of a search, and the fields that have an index.
+    fn filter(&self) -> Option<(&Filter, &[MetadataPath])> {
+        None
+    }
 
     /// The owner's revision and what was read, of one state of the database; `None` when the owner never wrote.
     fn read(
@@ -63,4 +69,28 @@ pub(crate) async fn revision(conn: &mut AsyncPgConnection, owner: &OwnerId) -> R
     let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
     let rows: Vec<Revision> = sql::query(conn, Fragment::prepared(read, vec![Bind::text(owner.as_str())])).await?;
     Ok(rows.first().map(|row| row.revision))
+}
+
+/// Whether this server only follows another one, so that later revisions may come without a write here.
+pub(crate) async fn is_standby(conn: &mut AsyncPgConnection) -> Result<bool, Failure> {
+    #[derive(QueryableByName)]
+    struct Recovery {
+        #[diesel(sql_type = Bool)]
+        standby: bool,
+    }
+    let rows: Vec<Recovery> = sql::query(conn, Fragment::prepared("SELECT pg_is_in_recovery() AS standby", Vec::new())).await?;
+    Ok(rows.first().is_some_and(|row| row.standby))
+}
+
+/// Reads no more than the revision.
+pub(crate) struct RevisionAlone;
+
+impl Reading for RevisionAlone {
+    type Outcome = ();
+
+    fn empty(&self) {}
+
+    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, ())>, Failure> {
+        Ok(revision(conn, owner).await?.map(|revision| (revision, ())))
+    }
 }

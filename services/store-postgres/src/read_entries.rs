@@ -19,6 +19,8 @@ use crate::sql::{self, Bind, Fragment};
 pub(crate) struct Get {
     pub ids: Vec<i64>,
     pub selection: RowSelection,
+    /// Without those that changed after this revision.
+    pub as_of: Option<i64>,
     pub statement_timeout: Duration,
 }
 
@@ -51,15 +53,15 @@ impl Reading for Get {
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, SearchPage)>, Failure> {
         // One statement sees one state of the database. Only images need another one.
-        let mut loaded = entries::load(conn, self.statement(owner), self.selection).await?;
+        let mut loaded = entries::load(conn, self.statement(owner), &self.selection).await?;
         if self.selection.images {
             if !loaded.with_images.is_empty() {
                 begin(conn, self.statement_timeout).await?;
-                loaded = entries::load(conn, self.statement(owner), self.selection).await?;
-                entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+                loaded = entries::load(conn, self.statement(owner), &self.selection).await?;
+                entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
                 commit(conn).await?;
             } else {
-                entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+                entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
             }
         }
         Ok(page_of(loaded, Vec::new()))
@@ -69,33 +71,46 @@ impl Reading for Get {
 impl Get {
     fn statement<'v>(&self, owner: &'v OwnerId) -> Fragment<'v> {
         macro_rules! get {
-            ($text:literal, $ids:literal) => {
+            ($text:literal, $ids:literal, $condition:literal) => {
                 concat!(
                     "SELECT NULL::bigint AS matches, NULL::float8 AS score, o.revision, e.id, e.thread_id, e.source, e.image_count, \
-                     e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text AS metadata, ",
+                     e.version, e.created_at, e.updated_at, e.tags, e.summary, e.seal, e.metadata::text AS metadata, ",
                     $text,
                     " FROM context.owners AS o LEFT JOIN context.entries AS e ON e.owner_id = o.owner_id AND e.id = ",
                     $ids,
+                    $condition,
                     " WHERE o.owner_id = ? ORDER BY e.created_at DESC, e.id DESC"
                 )
             };
         }
         let owner = Bind::text(owner.as_str());
         let chars = self.selection.text_chars.map(|chars| Bind::Int(i64::from(chars)));
+        let ids = || Bind::ints(self.ids.iter().copied());
+        if let Some(revision) = self.as_of {
+            let get = get!(
+                "left(e.text, ?::int) AS text",
+                "ANY(?)",
+                " AND NOT EXISTS (SELECT 1 FROM context.changes AS c WHERE c.owner_id = e.owner_id AND c.revision > ? \
+                 AND c.entity = 'context' AND c.entity_id = e.id::text)"
+            );
+            return Fragment::prepared(get, vec![chars.unwrap_or(Bind::Int(i32::MAX.into())), ids(), Bind::Int(revision), owner]);
+        }
         // For one id the server keeps a plan; for a list whose length it does not know it makes one each time.
         match (chars, self.ids.as_slice()) {
-            (None, [id]) => Fragment::prepared(get!("e.text", "?"), vec![Bind::Int(*id), owner]),
-            (Some(chars), [id]) => Fragment::prepared(get!("left(e.text, ?::int) AS text", "?"), vec![chars, Bind::Int(*id), owner]),
-            (None, ids) => Fragment::prepared(get!("e.text", "ANY(?)"), vec![Bind::ints(ids.iter().copied()), owner]),
-            (Some(chars), ids) => {
-                Fragment::prepared(get!("left(e.text, ?::int) AS text", "ANY(?)"), vec![chars, Bind::ints(ids.iter().copied()), owner])
-            }
+            (None, [id]) => Fragment::prepared(get!("e.text", "?", ""), vec![Bind::Int(*id), owner]),
+            (Some(chars), [id]) => Fragment::prepared(get!("left(e.text, ?::int) AS text", "?", ""), vec![chars, Bind::Int(*id), owner]),
+            (None, _) => Fragment::prepared(get!("e.text", "ANY(?)", ""), vec![ids(), owner]),
+            (Some(chars), _) => Fragment::prepared(get!("left(e.text, ?::int) AS text", "ANY(?)", ""), vec![chars, ids(), owner]),
         }
     }
 }
 
 impl Reading for Search {
     type Outcome = SearchPage;
+
+    fn filter(&self) -> Option<(&Filter, &[MetadataPath])> {
+        Some((&self.filter, &self.indexed))
+    }
 
     fn empty(&self) -> SearchPage {
         SearchPage { entries: Vec::new(), revision: 0, plan: Vec::new() }
@@ -105,9 +120,9 @@ impl Reading for Search {
         let begun = begin_for(conn, self.selection.explain || self.selection.images, self.statement_timeout).await?;
         let statement = self.statement(owner);
         let plan = if self.selection.explain { sql::explain(conn, &statement).await? } else { Vec::new() };
-        let mut loaded = entries::load(conn, statement, self.selection).await?;
+        let mut loaded = entries::load(conn, statement, &self.selection).await?;
         if self.selection.images {
-            entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+            entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
         }
         if begun {
             commit(conn).await?;
@@ -119,7 +134,7 @@ impl Reading for Search {
 impl Search {
     pub(crate) fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
         let mut statement = Fragment::search("SELECT NULL::bigint AS matches, NULL::float8 AS score, ");
-        statement.append(entries::page_columns(self.selection));
+        statement.append(entries::page_columns(&self.selection));
         statement.push(" FROM context.owners AS o LEFT JOIN (SELECT entries.* FROM context.entries AS entries WHERE ");
         statement.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
         statement.push(" ORDER BY entries.created_at DESC, entries.id DESC").append(limits(self.page));
@@ -148,6 +163,10 @@ fn page_of(loaded: Loaded, plan: Vec<String>) -> Option<(i64, SearchPage)> {
 impl Reading for Ranked {
     type Outcome = FtsPage;
 
+    fn filter(&self) -> Option<(&Filter, &[MetadataPath])> {
+        Some((&self.filter, &self.indexed))
+    }
+
     fn empty(&self) -> FtsPage {
         FtsPage { entries: Vec::new(), used_fallback: false, capped_at: None, revision: 0, plan: Vec::new() }
     }
@@ -156,16 +175,16 @@ impl Reading for Ranked {
         // What is asked instead, where nothing matched, is a page of its own.
         let begun = begin_for(conn, self.selection.explain || self.selection.images, self.statement_timeout).await?;
         let mut query = &self.search.query.query;
-        let mut loaded = entries::load(conn, self.statement(owner, query), self.selection).await?;
+        let mut loaded = entries::load(conn, self.statement(owner, query), &self.selection).await?;
         let mut used_fallback = false;
         if let (0, Some(fallback)) = (loaded.matches, &self.search.query.fallback) {
             query = fallback;
             used_fallback = true;
-            loaded = entries::load(conn, self.statement(owner, query), self.selection).await?;
+            loaded = entries::load(conn, self.statement(owner, query), &self.selection).await?;
         }
         let plan = if self.selection.explain { sql::explain(conn, &self.statement(owner, query)).await? } else { Vec::new() };
         if self.selection.images {
-            entries::load_images(conn, owner, &mut loaded, self.selection).await?;
+            entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
         }
         if begun {
             commit(conn).await?;
@@ -181,7 +200,7 @@ impl Ranked {
     fn statement<'v>(&'v self, owner: &'v OwnerId, query: &context_text::Query) -> Fragment<'v> {
         let mut statement = ranked(&self.search, query, &self.filter, owner.as_str(), self.page, &self.indexed, &self.language);
         statement.push(" SELECT (SELECT count(*) FROM matched) AS matches, p.score, ");
-        statement.append(entries::page_columns(self.selection));
+        statement.append(entries::page_columns(&self.selection));
         statement.push(
             " FROM context.owners AS o LEFT JOIN page AS p ON p.owner_id = o.owner_id \
              LEFT JOIN context.entries AS e ON e.owner_id = p.owner_id AND e.id = p.id WHERE o.owner_id = ",
@@ -219,33 +238,41 @@ pub(crate) fn ranked<'v>(
     }
     statement.push(" ORDER BY entries.created_at DESC, entries.id DESC").push(&format!(" LIMIT {}", cap + 1));
     statement.push(&format!("), newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}), "));
-    if with_context {
-        statement.append(score_with_context(search.context_weight, fts::terms(query, language)));
-    } else {
-        // A long text is not better for having a word more often.
-        statement.push("ranked AS (SELECT m.owner_id, m.id, ts_rank_cd('{0.1, 0.1, 0.1, 0.1}', m.words, ").append(words);
-        statement.push(", 1)::float8 AS score FROM newest AS m), ");
-    }
+    statement.append(bm25(search.context_weight, fts::terms(query, language), owner));
     statement.push("page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC").append(limits(page)).push(")");
     statement
 }
 
-/// The common table expression `ranked` of a search by words and neighbours' words: BM25, as the embedded store has it, of
-/// what was matched.
+/// The common table expression `ranked` of a search by words, or by words and neighbours' words: BM25, as the embedded store has
+/// it, of what was matched.
 ///
 /// The server's own functions know nothing of how rare a word is, so that of a question's words the common ones would
 /// bury the one that matters. Here that is learnt from the matches themselves, and so is the average length. `ts_rank` of
 /// one word is 1/1.645 for one occurrence and rises as slowly as BM25 with each further one (`calc_rank_or`).
-fn score_with_context(context_weight: f64, terms: Fragment<'static>) -> Fragment<'static> {
-    let mut ranked = Fragment::new(
-        "shape AS (SELECT count(*)::float8 AS entries, avg(length(words))::float8 AS length FROM newest), \
-         hits AS MATERIALIZED (SELECT m.owner_id, m.id, length(m.words) AS length, t.place, \
-         1.645 * ts_rank('{1, 1, 1, 1}', m.words, t.term) + ",
+fn bm25<'v>(context_weight: f64, terms: Fragment<'static>, owner: &'v str) -> Fragment<'v> {
+    let with_context = context_weight > 0.0;
+    let mut ranked = Fragment::new("shape AS (SELECT avg(length(words))::float8 AS length, ");
+    if with_context {
+        // Neighbours' words make most of a thread match, and the defaults of hybrid search were found with this.
+        ranked.push("count(*)::float8 AS entries");
+    } else {
+        ranked.push("greatest(count(*), (SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ");
+        ranked.bind(Bind::text(owner)).push("))::float8 AS entries");
+    }
+    ranked.push(
+        " FROM newest), hits AS MATERIALIZED (SELECT m.owner_id, m.id, length(m.words) AS length, t.place, \
+         1.645 * ts_rank('{1, 1, 1, 1}', m.words, t.term)",
     );
-    ranked.push(&format!("{context_weight:.6} * (m.context @@ t.term)::int AS frequency FROM newest AS m CROSS JOIN unnest("));
-    ranked.append(terms).push(&format!(
-        ") WITH ORDINALITY AS t(term, place) WHERE m.words @@ t.term OR m.context @@ t.term), \
-         rarity AS (SELECT h.owner_id, h.place, ln(1 + (s.entries - count(*) + 0.5) / (count(*) + 0.5)) AS idf FROM hits AS h CROSS JOIN shape AS s \
+    if with_context {
+        ranked.push(&format!(" + {context_weight:.6} * (m.context @@ t.term)::int"));
+    }
+    ranked.push(" AS frequency FROM newest AS m CROSS JOIN unnest(").append(terms);
+    ranked.push(") WITH ORDINALITY AS t(term, place) WHERE m.words @@ t.term");
+    if with_context {
+        ranked.push(" OR m.context @@ t.term");
+    }
+    ranked.push(&format!(
+        "), rarity AS (SELECT h.owner_id, h.place, ln(1 + (s.entries - count(*) + 0.5) / (count(*) + 0.5)) AS idf FROM hits AS h CROSS JOIN shape AS s \
          GROUP BY h.owner_id, h.place, s.entries), \
          ranked AS (SELECT h.owner_id, h.id, sum(r.idf * {} * h.frequency \
          / (h.frequency + {K1} * ({} + {B} * (h.length + {PADDING}) / (s.length + {PADDING}))))::float8 AS score \

@@ -41,6 +41,8 @@ pub(crate) enum Bind<'v> {
     OptionalInts(Vec<Option<i64>>),
     /// bytea[]
     ByteStrings(Vec<&'v [u8]>),
+    /// bytea[] with NULLs
+    OptionalByteStrings(Vec<Option<&'v [u8]>>),
     /// vector
     Vector(VectorRef<'v>),
     /// vector[]
@@ -149,6 +151,7 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::Ints(ints) => out.push_bind_param::<Array<BigInt>, _>(ints)?,
                 Bind::OptionalInts(ints) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(ints)?,
                 Bind::ByteStrings(strings) => out.push_bind_param::<Array<Binary>, _>(strings)?,
+                Bind::OptionalByteStrings(strings) => out.push_bind_param::<Array<Nullable<Binary>>, _>(strings)?,
                 Bind::Vector(vector) => out.push_bind_param::<Vector, _>(vector)?,
                 Bind::Vectors(vectors) => out.push_bind_param::<Array<Vector>, _>(vectors)?,
             }

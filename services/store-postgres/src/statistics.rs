@@ -1,7 +1,7 @@
 //! The owner's counts and the size of the database.
 
 use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts, ThreadSet};
-use context_store::{OwnerId, StoreStatistics, Usage};
+use context_store::{Idempotency, OwnerId, StoreStatistics, Usage};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
@@ -95,10 +95,13 @@ impl Reading for CountUsage {
                WHERE e.owner_id = ?) \
               + (SELECT coalesce(sum(octet_length(i.data)), 0) FROM context.images AS i WHERE i.owner_id = ?) \
               + (SELECT coalesce(sum(octet_length(v.title) + octet_length(v.content) + octet_length(v.metadata::text)), 0) \
-                 FROM context.artifact_versions AS v WHERE v.owner_id = ?))::bigint AS bytes \
+                 FROM context.artifact_versions AS v WHERE v.owner_id = ?) \
+              + (SELECT coalesce(sum(octet_length(k.key) + octet_length(k.outcome) + ?), 0) FROM context.idempotency AS k \
+                 WHERE k.owner_id = ?))::bigint AS bytes \
              FROM context.owners AS o WHERE o.owner_id = ?";
-        let owners = (0..5).map(|_| Bind::text(owner.as_str())).collect();
-        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(SQL, owners)).await?;
+        let mut binds: Vec<Bind<'_>> = (0..6).map(|_| Bind::text(owner.as_str())).collect();
+        binds.insert(4, Bind::Int(Idempotency::OVERHEAD_BYTES));
+        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
         Ok(rows.first().map(|row| {
             let usage = Usage { entries: number(row.entries), artifacts: number(row.artifacts), bytes: number(row.bytes) };

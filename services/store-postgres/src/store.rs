@@ -4,24 +4,25 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
+use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp};
 use context_store::{
-    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, KeyStore, Neighbourhood, OwnerId, Page, Read, Result, RowSelection, SearchPage,
-    Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, Idempotency, KeyStore, Neighbourhood, OwnerId, Page, Read, Result, RowSelection,
+    SealStore, SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore,
+    WriteOptions, Written, call,
 };
 use diesel_async::SimpleAsyncConnection as _;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::Config;
 use crate::connection::AsyncPgConnection;
 use crate::delete_entries::DeleteEntries;
 use crate::failure::Failure;
 use crate::fts::{self, Language};
-use crate::idempotency;
+use crate::idempotency::{CountBytes, IsRecorded};
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::Ids;
 use crate::pool::{Lease, Pool};
-use crate::read::Reading;
+use crate::read::{Reading, RevisionAlone, is_standby};
 use crate::read_entries::{Get, Ranked, Search};
 use crate::statistics::{CountUsage, Statistics, StatisticsWithin};
 use crate::store_entry::StoreEntries;
@@ -29,11 +30,13 @@ use crate::threads::List;
 use crate::transaction::{Transaction, Writing};
 use crate::update_entry::UpdateEntries;
 use crate::vectors::Vectors;
+use crate::{filter, idempotency};
 
 /// Bytes of text that are analyzed on the spot; more goes to a thread of its own.
 const SMALL_TEXT_BYTES: usize = 32 * 1024;
-/// How long a read that waits for a revision sleeps between looks, at first and at most. Writes of this process wake it
-/// up; those of another one are seen at the next look.
+/// Reads of a standby that may wait for a revision at once.
+const MOST_WAITING: usize = 1000;
+/// How long a read that waits for a revision sleeps between looks, at first and at most.
 const FIRST_LOOK: Duration = Duration::from_millis(2);
 const LAST_LOOK: Duration = Duration::from_millis(100);
 /// How long closing waits for writes that run.
@@ -50,6 +53,8 @@ pub(crate) struct Inner {
     pub pool: Pool,
     ids: Ids,
     pub vectors: Vectors,
+    /// Lost when the server reports damage; nothing is written then.
+    pub soundness: Soundness,
     pub language: Arc<Language>,
     neighbourhood: Neighbourhood,
     /// Whether owners are spread over servers.
@@ -57,8 +62,8 @@ pub(crate) struct Inner {
     pub indexed: Arc<[MetadataPath]>,
     pub statement_timeout: Duration,
     retries: u32,
-    /// Ticks with each commit of this process.
-    commits: watch::Sender<u64>,
+    /// Reads that may wait for a revision.
+    waiting: Semaphore,
     committed: AtomicI64,
     running: watch::Sender<usize>,
     shown: String,
@@ -84,18 +89,19 @@ impl PostgresStore {
             pool,
             ids: Ids::default(),
             vectors: Vectors::new(opened.has_vectors),
+            soundness: Soundness::default(),
             language: Arc::new(opened.language),
             neighbourhood: config.neighbourhood,
             spread: opened.spread,
             indexed: opened.indexed.into(),
             statement_timeout: config.statement_timeout,
             retries: config.retries,
-            commits: watch::Sender::new(0),
+            waiting: Semaphore::new(MOST_WAITING),
             committed: AtomicI64::new(0),
             running: watch::Sender::new(0),
             shown: shown.clone(),
         };
-        let mut lease = inner.pool.get().await.map_err(|failure| schema(StoreError::from(failure).into()))?;
+        let mut lease = inner.pool.get(None).await.map_err(|failure| schema(StoreError::from(failure).into()))?;
         open::refuse_half_moved(lease.conn(), &shown).await?;
         fts::rebuild(lease.conn(), &inner.language, inner.neighbourhood).await.map_err(|error| schema(error.into()))?;
         lease.give_back();
@@ -103,9 +109,10 @@ impl PostgresStore {
     }
 
     pub(crate) async fn write<W: Writing>(&self, owner: &OwnerId, options: WriteOptions, work: W) -> Result<Written<W::Outcome>> {
+        self.inner.soundness.check()?;
         // Whoever gives up waiting for a connection has written nothing. From then on the write runs to its end, whether
         // or not somebody still waits for it.
-        let lease = self.inner.pool.get().await;
+        let lease = self.inner.pool.get(Some(owner)).await;
         self.inner.pool.observe(&lease);
         let (lease, inner, owner) = (lease?, Arc::clone(&self.inner), owner.clone());
         let running = Running::new(&inner);
@@ -120,26 +127,22 @@ impl PostgresStore {
         }
     }
 
-    /// Reads at or after the revision that `read` asks for.
+    /// Reads at or after the revision that `read` asks for. On a standby it may wait for it.
     pub(crate) async fn read<R: Reading>(&self, owner: &OwnerId, read: Read, work: R) -> Result<R::Outcome> {
-        let started = Instant::now();
-        let mut commits = self.inner.commits.subscribe();
-        let mut pause = FIRST_LOOK;
-        loop {
-            commits.borrow_and_update();
-            let (revision, outcome) = self.inner.read(owner, &work).await?.unwrap_or_else(|| (0, work.empty()));
-            if read.min_revision.is_none_or(|wanted| revision >= wanted) {
-                return Ok(outcome);
+        let described = |failure: Failure| match (failure.is_too_slow(), work.filter()) {
+            (true, Some((filter, indexed))) => {
+                StoreError::TooSlow { unindexed: None }.with_filter(filter, |condition| filter::is_served(condition, indexed))
             }
-            let left = read.wait.saturating_sub(started.elapsed());
-            if left.is_zero() {
-                return Err(StoreError::Rejected(Error::invalid(
-                    "min_revision",
-                    "`min_revision` is beyond every revision of this database, and no write reached it in the time a read waits",
-                )));
-            }
-            let _ = tokio::time::timeout(pause.min(left), commits.changed()).await;
-            pause = (pause * 2).min(LAST_LOOK);
+            (true, None) => StoreError::TooSlow { unindexed: None },
+            (false, _) => failure.into(),
+        };
+        if let Seen::Reached(outcome) = self.inner.read(owner, read.min_revision, &work).await.map_err(described)? {
+            return Ok(outcome);
+        }
+        self.inner.wait_for(owner, read).await?;
+        match self.inner.read(owner, read.min_revision, &work).await.map_err(described)? {
+            Seen::Reached(outcome) => Ok(outcome),
+            Seen::Behind(revision) => Err(behind(read, revision)),
         }
     }
 
@@ -172,15 +175,42 @@ impl PostgresStore {
     }
 }
 
+/// What a read that asks for a revision found.
+enum Seen<T> {
+    /// A state that has it.
+    Reached(T),
+    /// A standby that has this one so far.
+    Behind(i64),
+}
+
+/// A standby did not get to the revision in time.
+fn behind(read: Read, revision: i64) -> StoreError {
+    let wanted = read.min_revision.unwrap_or_default();
+    StoreError::Rejected(Error::invalid(
+        "min_revision",
+        format!(
+            "`min_revision` is {wanted}, and this standby has revision {revision}; no such revision reached it in the {:?} that a read waits",
+            read.wait
+        ),
+    ))
+}
+
 impl Inner {
-    async fn read<R: Reading>(&self, owner: &OwnerId, work: &R) -> std::result::Result<Option<(i64, R::Outcome)>, Failure> {
-        let limit = self.statement_timeout + Duration::from_secs(1);
+    async fn read<R: Reading>(
+        &self,
+        owner: &OwnerId,
+        min_revision: Option<i64>,
+        work: &R,
+    ) -> std::result::Result<Seen<R::Outcome>, Failure> {
         let mut attempt = 0;
         loop {
-            let lease = self.pool.get().await;
+            let lease = self.pool.get(Some(owner)).await;
             self.pool.observe(&lease);
             let mut lease = lease?;
-            let read = tokio::time::timeout(limit, work.read(lease.conn(), owner)).await.unwrap_or(Err(Failure::TooSlow));
+            let limit = self.statement_timeout + Duration::from_secs(1);
+            let limit = call::deadline().map_or(limit, |deadline| limit.min(deadline.saturating_duration_since(Instant::now())));
+            let reading = Self::look(lease.conn(), owner, min_revision, work);
+            let read = tokio::time::timeout(limit, reading).await.unwrap_or(Err(Failure::TooSlow));
             self.pool.observe(&read);
             match read {
                 Ok(read) => {
@@ -188,6 +218,7 @@ impl Inner {
                     return Ok(read);
                 }
                 Err(failure) => {
+                    failure.note_damage(&self.soundness);
                     if failure.is_unavailability() {
                         lease.discard();
                     }
@@ -199,6 +230,39 @@ impl Inner {
             attempt += 1;
             tokio::time::sleep(backoff(attempt)).await;
         }
+    }
+
+    /// Reads, and finds out what it means when the revision is not there: a primary has every revision that was given.
+    async fn look<R: Reading>(
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+        min_revision: Option<i64>,
+        work: &R,
+    ) -> std::result::Result<Seen<R::Outcome>, Failure> {
+        let (revision, outcome) = work.read(conn, owner).await?.unwrap_or_else(|| (0, work.empty()));
+        match min_revision {
+            Some(wanted) if revision < wanted && is_standby(conn).await? => Ok(Seen::Behind(revision)),
+            Some(wanted) if revision < wanted => Err(Failure::Rejected(StoreError::beyond_revision(wanted, revision))),
+            _ => Ok(Seen::Reached(outcome)),
+        }
+    }
+
+    /// Waits until this standby has the revision, without the turn of the call that reads.
+    async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
+        let _waiting = self.waiting.try_acquire().map_err(|_| StoreError::Overloaded)?;
+        let until = Instant::now() + read.wait;
+        let waiting = async {
+            let mut pause = FIRST_LOOK;
+            loop {
+                tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now()))).await;
+                match self.read(owner, read.min_revision, &RevisionAlone).await? {
+                    Seen::Reached(()) => return Ok(()),
+                    Seen::Behind(revision) if Instant::now() >= until => return Err(behind(read, revision)),
+                    Seen::Behind(_) => pause = (pause * 2).min(LAST_LOOK),
+                }
+            }
+        };
+        call::without_turn(waiting).await?
     }
 
     async fn write<W: Writing>(
@@ -216,11 +280,11 @@ impl Inner {
                 Ok(written) => {
                     lease.give_back();
                     self.committed.fetch_add(1, Ordering::Relaxed);
-                    self.commits.send_modify(|ticks| *ticks = ticks.wrapping_add(1));
                     return Ok(written);
                 }
                 Err(failure) => failure,
             };
+            failure.note_damage(&self.soundness);
             match &failure {
                 Failure::Rejected(_) => {
                     if lease.conn().batch_execute("ROLLBACK").await.is_ok() {
@@ -241,7 +305,7 @@ impl Inner {
             attempt += 1;
             tracing::debug!(?failure, attempt, "Trying a write again");
             tokio::time::sleep(backoff(attempt)).await;
-            let next = self.pool.get().await;
+            let next = self.pool.get(Some(owner)).await;
             self.pool.observe(&next);
             lease = match next {
                 Ok(lease) => lease,
@@ -301,8 +365,13 @@ impl Inner {
 /// 5 ms, 20 ms, 80 ms, …, at most a second, and up to as much again, so that those who collided do not meet again.
 fn backoff(attempt: u32) -> Duration {
     let base = Duration::from_millis(5 * 4_u64.saturating_pow(attempt.saturating_sub(1).min(4))).min(Duration::from_secs(1));
-    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.subsec_nanos());
-    base + base.mul_f64(f64::from(nanos % 1000) / 1000.0)
+    base + base.mul_f64(chance())
+}
+
+/// A number from 0 to 1 by chance; not from a clock, whose low digits are zeros where it counts microseconds. Without a source
+/// of chance everyone waits equally long.
+fn chance() -> f64 {
+    getrandom::u32().map_or(0.0, |number| f64::from(number) / f64::from(u32::MAX))
 }
 
 /// Counts a write that runs, for closing.
@@ -328,7 +397,8 @@ impl Store for PostgresStore {
     }
 
     async fn check(&self) -> Result<()> {
-        let mut lease = self.inner.pool.get().await;
+        self.inner.soundness.check()?;
+        let mut lease = self.inner.pool.get(None).await;
         self.inner.pool.observe(&lease);
         let found = match &mut lease {
             Ok(lease) => open::version(lease.conn()).await.map_err(Failure::Database),
@@ -372,7 +442,7 @@ impl Store for PostgresStore {
     }
 
     async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {
-        self.read(owner, read, Get { ids, selection, statement_timeout: self.inner.statement_timeout }).await
+        self.read(owner, read, Get { ids, selection, as_of: read.as_of, statement_timeout: self.inner.statement_timeout }).await
     }
 
     async fn search_contexts(
@@ -417,6 +487,14 @@ impl Store for PostgresStore {
         self.read(owner, read, StatisticsWithin { threads, connections: self.connections() }).await
     }
 
+    async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp) -> Result<bool> {
+        self.read(owner, Read::default(), IsRecorded { key: key.key.clone(), now }).await
+    }
+
+    async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64> {
+        self.read(owner, Read::default(), CountBytes { now }).await
+    }
+
     async fn usage(&self, owner: &OwnerId) -> Result<Usage> {
         self.read(owner, Read::default(), CountUsage).await
     }
@@ -426,6 +504,10 @@ impl Store for PostgresStore {
     }
 
     fn summaries(&self) -> Option<&dyn SummaryStore> {
+        Some(self)
+    }
+
+    fn seals(&self) -> Option<&dyn SealStore> {
         Some(self)
     }
 
@@ -441,5 +523,22 @@ impl Store for PostgresStore {
         self.inner.pool.close();
         let mut running = self.inner.running.subscribe();
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, running.wait_for(|running| *running == 0)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn pauses_after_a_conflict_grow_and_differ_by_chance() {
+        for (attempt, shortest) in [(1, 5), (2, 20), (3, 80), (4, 320), (5, 1000), (9, 1000)] {
+            let shortest = Duration::from_millis(shortest);
+            let pauses: HashSet<Duration> = (0..100).map(|_| backoff(attempt)).collect();
+            assert!(pauses.iter().all(|pause| (shortest..=shortest * 2).contains(pause)), "{pauses:?}");
+            assert!(pauses.len() > 90, "{} different pauses of 100", pauses.len());
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Storing entries, and the rule that collapses retransmits.
 
 use context_model::{ContentType, NewEntry};
+use context_store::seal::EntrySeal;
 use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
 
 use crate::batch::Outcomes;
@@ -12,7 +13,7 @@ use crate::images;
 use crate::neighbours::{Place, context_of};
 use crate::sql::{self, Bind, Fragment};
 use crate::threads::{Newest, text_hash};
-use crate::transaction::{Operation, Transaction, Writing};
+use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// Entries to store in order.
 pub(crate) struct StoreEntries {
@@ -94,8 +95,9 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbour
     let owner = transaction.owner;
     let head = "WITH tagged AS (INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)) \
                 INSERT INTO context.entries (owner_id, id, thread_id, source, image_count, version, created_at, updated_at, tags, \
-                summary, metadata, metadata_folded, words_cut, text, words, context) \
-                SELECT ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ";
+                summary, metadata, metadata_folded, words_cut, text, seal, words, context) \
+                SELECT ?, ?, ?, ?, ?, 1, ?, ?, ?, '', ?::json, ?::jsonb, ?, ?, ?, ";
+    let seal = EntrySeal::of(1, text, metadata).to_bytes(id);
     let mut insert = Fragment::prepared(
         head,
         vec![
@@ -114,13 +116,14 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbour
             Bind::text(metadata_folded),
             Bind::Bool(document.cut),
             Bind::text(text),
+            Bind::Bytes(&seal),
         ],
     );
     let place = Place { owner, thread_id, created_at, id };
     insert.append(document.expression()).push(", ").append(context_of(place, neighbourhood));
     sql::send(transaction.conn, insert).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
-    transaction.changed(Operation::Create, id, thread_id, 1);
+    transaction.changed(ChangeKind::Create, id, thread_id, 1);
     let counts = &mut transaction.counts;
     counts.add(*source, 1);
     counts.multimodal += i64::from(multimodal);
@@ -133,7 +136,7 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbour
 async fn repeats(transaction: &mut Transaction<'_>, last_id: i64, entry: &NewEntry) -> Result<Option<i64>, Failure> {
     let NewEntry { thread_id: _, source: _, text, images: given_images, metadata, tags } = entry;
     let Some(stored) = entries::find(transaction.conn, transaction.owner, last_id).await? else { return Ok(None) };
-    if stored.text != *text {
+    if stored.text.0 != *text {
         return Ok(None);
     }
     if let Some(tags) = tags
@@ -142,7 +145,7 @@ async fn repeats(transaction: &mut Transaction<'_>, last_id: i64, entry: &NewEnt
         return Ok(None);
     }
     if let Some(metadata) = metadata
-        && stored.metadata.object != *metadata.as_object()
+        && stored.metadata.object.as_ref() != Some(metadata.as_object())
     {
         return Ok(None);
     }

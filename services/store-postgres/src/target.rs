@@ -32,9 +32,9 @@ pub enum TargetError {
     /// The string as a whole.
     #[error("{0}; write it as postgresql://user:password@host:5432/database, with special characters percent-encoded")]
     Malformed(String),
-    /// `sslmode` has an unknown value.
-    #[error("sslmode is `{0}`; it must be disable, allow, prefer, require, verify-ca or verify-full")]
-    SslMode(String),
+    /// `sslmode` has an unknown value. It is not repeated: after a password with a `?` it may be the rest of that.
+    #[error("sslmode must be disable, allow, prefer, require, verify-ca or verify-full")]
+    SslMode,
 }
 
 /// The parts of a connection, as `POSTGRESQL_HOST` and so on give them.
@@ -74,7 +74,7 @@ impl Target {
         for (key, value) in taken {
             match key {
                 Taken::SslMode => {
-                    let (mode, given) = ssl_mode(&value).ok_or_else(|| TargetError::SslMode(value.clone()))?;
+                    let (mode, given) = ssl_mode(&value).ok_or(TargetError::SslMode)?;
                     config.ssl_mode(mode);
                     trust = given;
                 }
@@ -149,7 +149,8 @@ fn named(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
 
 fn described(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
-    cause.unwrap_or_else(|| "the connection string cannot be read".to_owned())
+    // Likewise an option that no driver has.
+    cause.filter(|cause| !cause.contains('@')).unwrap_or_else(|| "the connection string cannot be read".to_owned())
 }
 
 fn ssl_mode(value: &str) -> Option<(SslMode, Trust)> {
@@ -305,7 +306,7 @@ mod tests {
             assert_eq!((target.config.get_ssl_mode(), target.trust), (mode, trust), "{text}");
         }
         assert_eq!(parse("host=h user=u sslrootcert='/a b/c\\'a.pem'").root_certificate, Some(PathBuf::from("/a b/c'a.pem")));
-        assert_eq!(Target::parse("postgres://u@h/d?sslmode=on").unwrap_err(), TargetError::SslMode("on".into()));
+        assert_eq!(Target::parse("postgres://u@h/d?sslmode=on").unwrap_err(), TargetError::SslMode);
     }
 
     #[test]
@@ -324,6 +325,7 @@ mod tests {
             "postgres://u:hunter2@[::1/d",
             "user=u password=hunter2",
             "postgres:///d?user=u",
+            "postgres://u:p?sslmode=hunter2@h/d",
         ] {
             let refused = Target::parse(text).map(|t| t.shown()).expect_err(text).to_string();
             assert!(!refused.contains("hunter2"), "{refused}");

@@ -1,7 +1,7 @@
 //! The threads' rows: counts, first and last times, and the newest entry.
 
 use context_model::{Source, SourceCounts, Thread, ThreadSet, Timestamp};
-use context_store::{OwnerId, Page, ThreadsPage};
+use context_store::{OwnerId, Page, ThreadsPage, clock};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use sha2::{Digest as _, Sha256};
@@ -90,20 +90,20 @@ impl ThreadRow {
             Source::Agent => self.agent_count += 1,
         }
         self.multimodal_count += i64::from(newest.multimodal);
+        self.first_entry = self.first_entry.min(newest.created_at);
         self.last_entry = newest.created_at;
         self.last_id = newest.id;
         newest.source.as_str().clone_into(&mut self.last_source);
         self.last_hash = newest.hash;
     }
 
-    /// When a new entry with this id is created: never before the newest one, however the clock steps. Services lease
-    /// ids in blocks, so that a later entry may have a lower id; it is then a microsecond later, and time and id agree.
+    /// When a new entry with this id is created: see [`clock::created_at`]. Services lease ids in blocks, so that a later entry may have a lower id; it is then a microsecond later, and time and id agree.
     pub fn created_at(&self, now: Timestamp, id: i64) -> i64 {
         if self.entry_count == 0 {
             return now.micros();
         }
         let earliest = if id > self.last_id { self.last_entry } else { self.last_entry + 1 };
-        earliest.max(now.micros())
+        clock::created_at(now, earliest)
     }
 
     pub fn remove(&mut self, removed: Removed) {
@@ -218,18 +218,32 @@ struct Ends {
 }
 
 /// Finds the first and newest entries of threads that lost some.
-pub(crate) async fn find_ends(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &mut [&mut ThreadRow]) -> Result<(), Failure> {
-    // The text only where another entry has become the newest.
+pub(crate) async fn find_ends(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    now: Timestamp,
+    rows: &mut [&mut ThreadRow],
+) -> Result<(), Failure> {
+    // The newest entry stays the newest, whatever a wrong clock said when others were stored. The text only where another
+    // entry has become the newest.
     const SQL: &str = "SELECT n.thread_id, f.created_at AS first_entry, l.created_at AS last_entry, l.id AS last_id, \
                        l.source AS last_source, CASE WHEN l.id <> n.last_id THEN l.text END AS last_text \
                        FROM unnest(?, ?) AS n(thread_id, last_id) \
-                       CROSS JOIN LATERAL (SELECT id, created_at, source, text FROM context.entries \
-                         WHERE owner_id = ? AND thread_id = n.thread_id ORDER BY created_at DESC, id DESC LIMIT 1) AS l \
+                       CROSS JOIN LATERAL (SELECT c.* FROM (\
+                         (SELECT id, created_at, source, text, 1 AS choice FROM context.entries \
+                          WHERE owner_id = ? AND id = n.last_id) \
+                         UNION ALL (SELECT id, created_at, source, text, 2 AS choice FROM context.entries \
+                          WHERE owner_id = ? AND thread_id = n.thread_id AND created_at <= ? ORDER BY created_at DESC, id DESC LIMIT 1) \
+                         UNION ALL (SELECT id, created_at, source, text, 3 AS choice FROM context.entries \
+                          WHERE owner_id = ? AND thread_id = n.thread_id ORDER BY created_at DESC, id DESC LIMIT 1)\
+                         ) AS c ORDER BY c.choice LIMIT 1) AS l \
                        CROSS JOIN LATERAL (SELECT created_at FROM context.entries \
                          WHERE owner_id = ? AND thread_id = n.thread_id ORDER BY created_at, id LIMIT 1) AS f";
     let names: Vec<String> = rows.iter().map(|row| row.thread_id.clone()).collect();
     let last_ids = Bind::ints(rows.iter().map(|row| row.last_id));
-    let binds = vec![Bind::texts(&names), last_ids, Bind::text(owner.as_str()), Bind::text(owner.as_str())];
+    let owner = || Bind::text(owner.as_str());
+    let plausible = Bind::Int(clock::latest_plausible(now));
+    let binds = vec![Bind::texts(&names), last_ids, owner(), owner(), plausible, owner(), owner()];
     for ends in sql::query::<Ends>(conn, Fragment::prepared(SQL, binds)).await? {
         let Ends { thread_id, first_entry, last_entry, last_id, last_source, last_text } = ends;
         if let Some(row) = rows.iter_mut().find(|row| row.thread_id == thread_id) {

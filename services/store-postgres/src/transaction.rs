@@ -99,14 +99,14 @@ impl Counts {
 
 /// What happened to an entry or an artifact.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation {
+pub(crate) enum ChangeKind {
     Create,
     Update,
     Restore,
     Delete,
 }
 
-impl Operation {
+impl ChangeKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -118,7 +118,7 @@ impl Operation {
 }
 
 struct Change {
-    operation: Operation,
+    operation: ChangeKind,
     entity: Entity,
     version: i64,
 }
@@ -230,7 +230,7 @@ impl<'c> Transaction<'c> {
         if shrunk.is_empty() {
             return Ok(());
         }
-        threads::find_ends(self.conn, self.owner, &mut shrunk).await
+        threads::find_ends(self.conn, self.owner, self.now, &mut shrunk).await
     }
 
     /// Writes the threads' rows that changed and forgets them; their locks stay.
@@ -245,7 +245,7 @@ impl<'c> Transaction<'c> {
     }
 
     /// Notes one change of an entry; it is counted and written at the end.
-    pub fn changed(&mut self, operation: Operation, id: i64, thread_id: &str, version: i64) {
+    pub fn changed(&mut self, operation: ChangeKind, id: i64, thread_id: &str, version: i64) {
         let thread_id = match self.changes.last() {
             Some(Change { entity: Entity::Context { thread_id: last, .. }, .. }) if &**last == thread_id => Arc::clone(last),
             _ => Arc::from(thread_id),
@@ -254,7 +254,7 @@ impl<'c> Transaction<'c> {
     }
 
     /// Notes one change of an artifact.
-    pub fn changed_artifact(&mut self, operation: Operation, id: String, version: i64) {
+    pub fn changed_artifact(&mut self, operation: ChangeKind, id: String, version: i64) {
         self.changes.push(Change { operation, entity: Entity::Artifact { id }, version });
     }
 

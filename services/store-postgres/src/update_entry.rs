@@ -1,6 +1,7 @@
 //! Updating entries.
 
 use context_model::{EntryUpdate, Error, Metadata, MetadataChange};
+use context_store::seal::{self, Checked, EntrySeal, Part};
 use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
 use diesel::QueryableByName;
 use diesel::sql_types::Text;
@@ -15,7 +16,7 @@ use crate::neighbours::{self, Places};
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::threads::text_hash;
-use crate::transaction::{Operation, Transaction, Writing};
+use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// Updates to apply in order.
 pub(crate) struct UpdateEntries {
@@ -90,7 +91,13 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
     let metadata = match metadata {
         None => None,
         Some(MetadataChange::Replace(metadata)) => Some(metadata.clone()),
-        Some(MetadataChange::Patch(patch)) => Some(Metadata::from_stored(std::mem::take(&mut stored.metadata.object)).patched(patch)?),
+        Some(MetadataChange::Patch(patch)) => {
+            if let Checked::Damaged(part @ (Part::Metadata | Part::Checksum)) = seal::check_entry(&stored.content(), false) {
+                return Err(seal::refuse_context(id, part).into());
+            }
+            let before = stored.metadata.object.take().ok_or_else(|| seal::refuse_context(id, Part::Metadata))?;
+            Some(Metadata::from_stored(before).patched(patch)?)
+        }
     };
 
     let version = stored.version + 1;
@@ -100,15 +107,17 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
         None => stored.image_count,
         Some(given) => i64::try_from(given.len()).unwrap_or(i64::MAX),
     };
+    let json = metadata.as_ref().map(Metadata::to_json);
+    let seal = EntrySeal::next(&stored.content(), text.as_deref(), json.as_deref()).to_bytes(id);
     let mut change = Fragment::prepared("UPDATE context.entries SET version = ", Vec::new());
     change.bind(Bind::Int(version)).push(", updated_at = ").bind(Bind::Int(updated_at));
-    change.push(", image_count = ").bind(Bind::Int(image_count));
+    change.push(", image_count = ").bind(Bind::Int(image_count)).push(", seal = ").bind(Bind::Bytes(&seal));
     if let (Some(text), Some(document)) = (text, document) {
         change.push(", summary = '', text = ").bind(Bind::text(text)).push(", words = ").append(document.expression());
         change.push(", words_cut = ").bind(Bind::Bool(document.cut));
     }
-    if let Some(metadata) = &metadata {
-        change.push(", metadata = ").bind(Bind::text(metadata.to_json())).push("::json, metadata_folded = ");
+    if let (Some(metadata), Some(json)) = (&metadata, &json) {
+        change.push(", metadata = ").bind(Bind::text(json)).push("::json, metadata_folded = ");
         change.bind(Bind::text(folded_json(metadata.as_object()))).push("::jsonb");
     }
     if let Some(tags) = new_tags {
@@ -129,7 +138,7 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
     }
     transaction.counts.images += image_count - stored.image_count;
     update_thread(transaction, &stored, text.as_deref(), i64::from(image_count > 0) - i64::from(stored.image_count > 0));
-    transaction.changed(Operation::Update, id, &stored.thread_id, version);
+    transaction.changed(ChangeKind::Update, id, &stored.thread_id, version);
     Ok(ItemOutcome { id, version, duplicate: false })
 }
 

@@ -11,8 +11,12 @@ use std::ptr;
 use context_store::bm25::{B, K1, PADDING};
 use libsqlite3_sys as ffi;
 
+use crate::cancel;
+
 /// What a word weighs that is in more than half of the entries.
 const LEAST_IDF: f64 = 1e-6;
+/// Rows that are counted between two questions whether anyone still waits: some 100 µs.
+const ROWS_BETWEEN_CHECKS: i64 = 4096;
 /// Columns of the full-text table.
 const TEXT: c_int = 0;
 const CONTEXT: c_int = 1;
@@ -127,8 +131,10 @@ unsafe fn query<'q>(api: &ffi::Fts5ExtensionApi, row: *mut ffi::Fts5Context, wor
 
 unsafe extern "C" fn count_row(_: *const ffi::Fts5ExtensionApi, _: *mut ffi::Fts5Context, count: *mut c_void) -> c_int {
     // SAFETY: `query` hands over its counter, which nobody else uses meanwhile.
-    unsafe { *count.cast::<i64>() += 1 };
-    ffi::SQLITE_OK
+    let count = unsafe { &mut *count.cast::<i64>() };
+    *count += 1;
+    // SQLite does not ask while FTS5 goes through the rows of a word.
+    if *count % ROWS_BETWEEN_CHECKS == 0 { cancel::code() } else { ffi::SQLITE_OK }
 }
 
 unsafe extern "C" fn forget(query: *mut c_void) {

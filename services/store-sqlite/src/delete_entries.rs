@@ -18,7 +18,7 @@ use crate::schema::entries as table;
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::threads::{self, Removed};
-use crate::transaction::{Operation, Transaction};
+use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
 /// Entries held in memory at a time.
@@ -63,7 +63,7 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, criteria: &DeleteCriteri
         }
     }
     for (thread_id, Leaving { removed, places }) in touched {
-        let gone = threads::after_removal(transaction.conn, transaction.owner.owner, &thread_id, removed)?;
+        let gone = threads::after_removal(transaction, &thread_id, removed)?;
         transaction.owner.thread_count -= i64::from(gone);
         if !gone {
             take_words_along(transaction, &thread_id, places)?;
@@ -87,10 +87,10 @@ fn take_words_along(transaction: &mut Transaction<'_>, thread_id: &str, mut plac
     let mut next = None;
     for (created_at, row_id) in places {
         // Those after it are those after the one before: nothing between the two is left.
-        if next.is_some_and(|next| row_id < next) {
+        if next.is_some_and(|next| (created_at, row_id) < next) {
             continue;
         }
-        next = transaction.neighbour_changed(&Place { owner, thread_id, created_at, row_id })?.first().copied();
+        next = transaction.neighbour_changed(&Place { owner, thread_id, created_at, row_id })?;
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ fn delete_entry(transaction: &mut Transaction<'_>, entry: &Doomed, source: Sourc
     vectors::remove(transaction, *row_id)?;
     diesel::delete(table::table.find(row_id)).execute(transaction.conn)?;
     transaction.full_text(FullTextChange::Delete { owner, row_id: *row_id });
-    transaction.changed(Operation::Delete, id_of_row(*row_id), thread_id, *version)?;
+    transaction.changed(ChangeKind::Delete, id_of_row(*row_id), thread_id, *version)?;
     let counts = &mut transaction.owner;
     counts.entry_count -= 1;
     match source {

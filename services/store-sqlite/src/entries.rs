@@ -1,12 +1,15 @@
 //! The rows of entries and how they become entries.
 
 use context_model::{ContentType, Error, JsonObject, ObjectText, Reason, Source, Timestamp};
+use context_store::seal::{self, Checked, Part, StoredContent};
 use context_store::{RowSelection, StoreError, StoredEntry};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
+use crate::cancel;
+use crate::columns::LossyText;
 use crate::failure::{store_error, unreadable};
-use crate::images;
+use crate::images::{self, Images};
 use crate::owners::id_of_row;
 use crate::schema::entries;
 
@@ -23,8 +26,11 @@ pub(crate) struct EntryRow {
     pub updated_at: i64,
     pub tags: String,
     pub summary: String,
+    #[diesel(deserialize_as = LossyText)]
     pub metadata: String,
+    #[diesel(deserialize_as = LossyText)]
     pub text: String,
+    pub seal: Option<Vec<u8>>,
 }
 
 impl EntryRow {
@@ -32,9 +38,21 @@ impl EntryRow {
         (self.text.len() + self.metadata.len() + self.tags.len() + self.summary.len() + self.thread_id.len()) as u64
     }
 
-    /// The entry, without images.
-    pub fn into_entry(self) -> Result<StoredEntry, StoreError> {
-        let Self { row_id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata, text } = self;
+    /// What its checksums cover.
+    pub fn content(&self) -> StoredContent<'_> {
+        let Self { row_id, version, metadata, text, seal, .. } = self;
+        StoredContent { id: id_of_row(*row_id), version: *version, seal: seal.as_deref(), text, metadata }
+    }
+
+    /// The entry, without images. At most `text_chars` characters of the text were read.
+    pub fn into_entry(self, text_chars: Option<u32>) -> Result<StoredEntry, StoreError> {
+        let checked = seal::check_entry(&self.content(), seal::is_whole(&self.text, text_chars));
+        let Self { row_id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata, text, seal: _ } = self;
+        let mut damage = if let Checked::Damaged(part) = checked { Some(part) } else { None };
+        let metadata = ObjectText::from_slice(metadata.as_bytes()).unwrap_or_else(|_| {
+            damage.get_or_insert(Part::Metadata);
+            ObjectText::default()
+        });
         Ok(StoredEntry {
             id: id_of_row(row_id),
             thread_id,
@@ -42,12 +60,13 @@ impl EntryRow {
             content_type: ContentType::of(usize::from(image_count > 0)),
             text,
             summary,
-            metadata: ObjectText::from_slice(metadata.as_bytes()).map_err(|e| unreadable("metadata", Some(e)))?,
+            metadata,
             tags: parse_tags(&tags)?,
             created_at: Timestamp(created_at),
             updated_at: Timestamp(updated_at),
             version,
             images: None,
+            damage,
         })
     }
 }
@@ -89,6 +108,7 @@ fn find_start(conn: &mut SqliteConnection, row_id: i64, chars: u32) -> QueryResu
             entries::summary,
             entries::metadata,
             substr(entries::text, 1, i64::from(chars)),
+            entries::seal,
         ))
         .get_result(conn)
         .optional()
@@ -107,42 +127,51 @@ pub(crate) fn load(
     conn: &mut SqliteConnection,
     owner: i64,
     row_ids: &[i64],
-    selection: RowSelection,
+    selection: &RowSelection,
 ) -> Result<Vec<StoredEntry>, StoreError> {
     let mut found = Vec::with_capacity(row_ids.len());
     let mut with_images = Vec::new();
     let mut bytes = 0u64;
     for &row_id in row_ids {
+        // Each row is a statement of its own, too short for SQLite to ask.
+        cancel::check().map_err(store_error)?;
         let row = match selection.text_chars {
             None => find(conn, row_id),
             Some(chars) => find_start(conn, row_id, chars),
         };
         let Some(row) = row.map_err(store_error)? else { continue };
         bytes = bytes.saturating_add(row.bytes());
+        selection.memory.take(row.bytes())?;
         if bytes > selection.max_bytes && !found.is_empty() {
             return Err(too_large(selection));
         }
         if row.image_count > 0 {
             with_images.push(row_id);
         }
-        found.push((row_id, row.into_entry()?));
+        let image_count = row.image_count;
+        found.push((row_id, image_count, row.into_entry(selection.text_chars)?));
     }
     if selection.images {
-        if found.len() > 1 && !with_images.is_empty() {
+        if !with_images.is_empty() {
             let image_bytes = images::bytes(conn, owner, &with_images).map_err(store_error)?;
-            if bytes.saturating_add(image_bytes) > selection.max_bytes {
+            if found.len() > 1 && bytes.saturating_add(image_bytes) > selection.max_bytes {
                 return Err(too_large(selection));
             }
+            selection.memory.take(image_bytes)?;
         }
         let mut images = images::load(conn, owner, &with_images)?;
-        for (row_id, entry) in &mut found {
-            entry.images = Some(images.remove(row_id).unwrap_or_default());
+        for (row_id, image_count, entry) in &mut found {
+            let Images { images, sound } = images.remove(row_id).unwrap_or_default();
+            if !sound || i64::try_from(images.len()) != Ok(*image_count) {
+                entry.damage.get_or_insert(Part::Images);
+            }
+            entry.images = Some(images);
         }
     }
-    Ok(found.into_iter().map(|(_, entry)| entry).collect())
+    Ok(found.into_iter().map(|(_, _, entry)| entry).collect())
 }
 
-fn too_large(selection: RowSelection) -> StoreError {
+fn too_large(selection: &RowSelection) -> StoreError {
     let limit = selection.max_bytes;
     let advice = if selection.images {
         "ask with include_images=false, or for fewer entries"

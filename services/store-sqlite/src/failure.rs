@@ -1,8 +1,10 @@
 //! Why something failed: the one place that reads SQLite's messages.
 
-use context_model::Error;
-use context_store::StoreError;
+use context_model::{Error, Reason};
+use context_store::{Soundness, StoreError};
 use diesel::result::Error as DieselError;
+
+use crate::cancel;
 
 /// Why a write did not happen.
 #[derive(Debug)]
@@ -41,6 +43,8 @@ pub(crate) enum Kind {
     ReadOnly,
     Corrupt,
     Unavailable,
+    /// No one waited any more.
+    Interrupted,
     Internal,
 }
 
@@ -51,12 +55,20 @@ pub(crate) fn kind(message: &str) -> Kind {
     let says = |texts: &[&str]| texts.iter().any(|text| message.contains(text));
     if says(&["database or disk is full"]) {
         Kind::Full
-    } else if says(&["malformed", "file is not a database", "corrupt"]) {
+    } else if says(&[
+        "disk image is malformed",
+        "malformed database schema",
+        "file is not a database",
+        "corrupt",
+        "vtable constructor failed",
+    ]) {
         Kind::Corrupt
     } else if says(&["readonly database", "unable to open database", "access permission denied", "authorization denied"]) {
         Kind::ReadOnly
     } else if says(&["disk i/o error", "database is locked", "table is locked", "out of memory", "locking protocol"]) {
         Kind::Unavailable
+    } else if message == cancel::INTERRUPTED {
+        Kind::Interrupted
     } else {
         Kind::Internal
     }
@@ -64,12 +76,29 @@ pub(crate) fn kind(message: &str) -> Kind {
 
 /// A driver error as the store's callers see it.
 pub(crate) fn store_error(error: DieselError) -> StoreError {
+    if matches!(&error, DieselError::DeserializationError(source) if source.is::<std::str::Utf8Error>()) {
+        return unreadable("text", None);
+    }
+    if error.to_string() == "malformed JSON" {
+        // Of a function that reads metadata: one row is damaged, not the database.
+        return unreadable("metadata", None);
+    }
     match kind(&error.to_string()) {
         Kind::Full => StoreError::Full(error.into()),
         Kind::ReadOnly => StoreError::ReadOnly(error.into()),
         Kind::Corrupt => StoreError::Corrupt(error.into()),
         Kind::Unavailable => StoreError::Unavailable(error.into()),
+        Kind::Interrupted => StoreError::TooSlow { unindexed: None },
         Kind::Internal => StoreError::Internal(error.into()),
+    }
+}
+
+/// Stops writes when SQLite reports damage (`SQLITE_CORRUPT`, `SQLITE_NOTADB`).
+pub(crate) fn note_damage(soundness: &Soundness, error: &StoreError) {
+    if let StoreError::Corrupt(source) = error
+        && soundness.lost()
+    {
+        tracing::error!(error = %source, "The database reports damage: from now on writes are refused and the service is not ready");
     }
 }
 
@@ -84,5 +113,6 @@ pub(crate) struct Unreadable {
 
 /// The database holds something that cannot have been written by this program.
 pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
-    StoreError::Corrupt(Unreadable { what, source }.into())
+    let sentence = format!("a stored {what} cannot be read: it is damaged");
+    StoreError::Rejected(Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }))
 }

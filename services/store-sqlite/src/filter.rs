@@ -14,7 +14,7 @@ pub(crate) mod tests;
 pub(crate) use index::index_statement;
 pub(crate) use select::{Candidates, candidates, json_list, select};
 
-use context_model::{ContentType, Filter, Tags, ThreadPattern, ThreadSet, end_of_prefix};
+use context_model::{Condition, ContentType, Filter, MetadataPath, Tags, ThreadPattern, ThreadSet, end_of_prefix};
 
 use crate::sql::{Bind, Fragment};
 
@@ -55,6 +55,11 @@ pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
         all.push(" AND (").append(condition::compile(condition)).push(")");
     }
     all
+}
+
+/// Whether an index answers a part of the condition, given the fields that have one.
+pub(crate) fn is_served(condition: &Condition, indexed: &[MetadataPath]) -> bool {
+    indexed.contains(&condition.path) && condition::index_term(condition).is_some()
 }
 
 /// The condition that the thread in this column is one of these.

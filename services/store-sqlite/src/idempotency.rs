@@ -3,10 +3,12 @@
 use context_model::Timestamp;
 use context_store::{Idempotency, Recorded, Written};
 use diesel::prelude::*;
+use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
 
 use crate::failure::{Failure, unreadable};
 use crate::schema::idempotency;
+use crate::sql::{self, Bind, Fragment};
 
 /// What the first request with this key gave.
 ///
@@ -29,6 +31,25 @@ pub(crate) fn find<T: Recorded>(
     let record = serde_json::from_str(&outcome).map_err(|e| Failure::Rejected(unreadable("idempotency record", Some(e))))?;
     let outcome = T::from_record(record).ok_or_else(Idempotency::reused)?;
     Ok(Some(Written { outcome, revision }))
+}
+
+/// Whether there is an outcome under this key.
+pub(crate) fn is_recorded(conn: &mut SqliteConnection, owner: i64, key: &str, now: Timestamp) -> QueryResult<bool> {
+    let found = idempotency::table.find((owner, key)).filter(idempotency::at.gt(Idempotency::forgotten_up_to(now)));
+    diesel::select(diesel::dsl::exists(found)).get_result(conn)
+}
+
+/// Bytes of the owner's outcomes.
+pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, now: Timestamp) -> QueryResult<i64> {
+    #[derive(QueryableByName)]
+    struct Sum {
+        #[diesel(sql_type = BigInt)]
+        bytes: i64,
+    }
+    let mut sum = Fragment::new("SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ");
+    sum.bind(Bind::Int(Idempotency::OVERHEAD_BYTES)).push("), 0) AS bytes FROM idempotency WHERE owner = ").bind(Bind::Int(owner));
+    sum.push(" AND at > ").bind(Bind::Int(Idempotency::forgotten_up_to(now)));
+    Ok(sql::query::<Sum>(conn, &sum)?.pop().map_or(0, |sum| sum.bytes))
 }
 
 /// Keeps the outcome, and forgets the owner's old ones.

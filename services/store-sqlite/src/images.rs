@@ -4,11 +4,14 @@ use std::collections::HashMap;
 
 use context_model::{ImageBytes, ImageInput, NewImage};
 use context_store::StoreError;
+use context_store::seal;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel::sqlite::SqliteConnection;
 
-use crate::failure::{store_error, unreadable};
+use crate::columns::LossyText;
+use crate::failure::store_error;
+use crate::owners::id_of_row;
 use crate::schema::images;
 use crate::sql::{self, Bind, Fragment};
 
@@ -16,12 +19,31 @@ use crate::sql::{self, Bind, Fragment};
 struct ImageRow {
     #[diesel(sql_type = BigInt)]
     row_id: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     mime_type: String,
     #[diesel(sql_type = Nullable<Text>)]
     metadata: Option<String>,
+    #[diesel(sql_type = BigInt)]
+    position: i64,
     #[diesel(sql_type = Binary)]
     data: Vec<u8>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    seal: Option<Vec<u8>>,
+}
+
+/// An entry's images.
+#[derive(Debug)]
+pub(crate) struct Images {
+    /// In order.
+    pub images: Vec<ImageInput>,
+    /// Whether each is what was stored.
+    pub sound: bool,
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        Self { images: Vec::new(), sound: true }
+    }
 }
 
 #[derive(QueryableByName)]
@@ -32,15 +54,19 @@ struct Size {
 
 /// Stores an entry's images in order.
 pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, row_id: i64, given: &[NewImage]) -> QueryResult<()> {
+    let id = id_of_row(row_id);
     for (position, image) in (0i64..).zip(given) {
+        let metadata = image.metadata.as_ref().map(context_model::Metadata::to_json);
+        let seal = seal::image(id, position, &image.mime_type, metadata.as_deref(), &image.data);
         diesel::insert_into(images::table)
             .values((
                 images::owner.eq(owner),
                 images::row_id.eq(row_id),
                 images::position.eq(position),
                 images::mime_type.eq(&image.mime_type),
-                images::metadata.eq(image.metadata.as_ref().map(context_model::Metadata::to_json)),
+                images::metadata.eq(metadata),
                 images::data.eq(&image.data[..]),
+                images::seal.eq(&seal[..]),
             ))
             .execute(conn)?;
     }
@@ -55,7 +81,7 @@ pub(crate) fn delete(conn: &mut SqliteConnection, owner: i64, row_id: i64) -> Qu
 
 /// Whether an entry has exactly these images.
 pub(crate) fn same(conn: &mut SqliteConnection, owner: i64, row_id: i64, given: &[NewImage]) -> Result<bool, StoreError> {
-    let stored = load(conn, owner, &[row_id])?.remove(&row_id).unwrap_or_default();
+    let stored = load(conn, owner, &[row_id])?.remove(&row_id).unwrap_or_default().images;
     Ok(stored.len() == given.len()
         && stored.iter().zip(given).all(|(stored, given)| {
             let ImageInput { data, mime_type, metadata } = stored;
@@ -76,17 +102,23 @@ pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) ->
 }
 
 /// The images of these entries by row id, each entry's in order.
-pub(crate) fn load(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> Result<HashMap<i64, Vec<ImageInput>>, StoreError> {
-    let mut found: HashMap<i64, Vec<ImageInput>> = HashMap::new();
+pub(crate) fn load(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> Result<HashMap<i64, Images>, StoreError> {
+    let mut found: HashMap<i64, Images> = HashMap::new();
     if row_ids.is_empty() {
         return Ok(found);
     }
-    let mut select = Fragment::new("SELECT row_id, mime_type, metadata, data");
+    let mut select = Fragment::new("SELECT row_id, position, mime_type, metadata, data, seal");
     select.append(of_rows(owner, row_ids)).push(" ORDER BY row_id, position");
     for row in sql::query::<ImageRow>(conn, &select).map_err(store_error)? {
-        let ImageRow { row_id, mime_type, metadata, data } = row;
-        let metadata = metadata.map(|json| serde_json::from_str(&json)).transpose().map_err(|e| unreadable("image metadata", Some(e)))?;
-        found.entry(row_id).or_default().push(ImageInput { data: ImageBytes(data), mime_type: Some(mime_type), metadata });
+        let ImageRow { row_id, mime_type, metadata, position, data, seal } = row;
+        let images = found.entry(row_id).or_default();
+        images.sound &= seal::agrees(seal.as_deref(), || seal::image(id_of_row(row_id), position, &mime_type, metadata.as_deref(), &data));
+        let metadata = metadata.and_then(|json| {
+            let object = serde_json::from_str(&json);
+            images.sound &= object.is_ok();
+            object.ok()
+        });
+        images.images.push(ImageInput { data: ImageBytes(data), mime_type: Some(mime_type), metadata });
     }
     Ok(found)
 }

@@ -14,6 +14,8 @@
 mod artifacts;
 mod batch;
 mod bm25;
+mod cancel;
+mod columns;
 mod config;
 mod connection;
 mod delete_entries;
@@ -36,6 +38,7 @@ mod read_entries;
 mod readers;
 mod request;
 pub(crate) mod schema;
+mod seals;
 pub(crate) mod sql;
 mod statement;
 mod statistics;

@@ -66,7 +66,12 @@ impl Neighbours {
         let mut turns = match (kept, newest) {
             (_, None) => VecDeque::new(),
             // Another newest one means that a request was undone, or that something was deleted.
-            (Some(turns), Some(newest)) if turns.back().is_some_and(|turn| turn.row_id == newest) => turns,
+            // One that is later than this place was stored with a wrong clock.
+            (Some(turns), Some(newest))
+                if turns.back().is_some_and(|turn| turn.row_id == newest && turn.created_at <= place.created_at) =>
+            {
+                turns
+            }
             (_, Some(_)) => self.read_before(conn, place)?,
         };
         let words = self.words(&turns, place.created_at);
@@ -97,8 +102,8 @@ impl Neighbours {
         Ok(self.words(&self.read_before(conn, place)?, place.created_at))
     }
 
-    /// The rows after this place that may have its words.
-    pub fn after(&self, conn: &mut SqliteConnection, place: &Place<'_>) -> QueryResult<Vec<i64>> {
+    /// The rows after this place that may have its words, each with its time.
+    pub fn after(&self, conn: &mut SqliteConnection, place: &Place<'_>) -> QueryResult<Vec<(i64, i64)>> {
         if self.reach() == 0 {
             return Ok(Vec::new());
         }
@@ -109,7 +114,7 @@ impl Neighbours {
             .filter(entries::created_at.ge(place.created_at).and(later.or(beside)))
             .order((entries::created_at, entries::row_id))
             .limit(i64::from(self.reach()))
-            .select(entries::row_id)
+            .select((entries::created_at, entries::row_id))
             .load(conn)
     }
 

@@ -24,7 +24,7 @@ use crate::schema::meta;
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations/sqlite");
 
 /// The `user_version` that the newest migration leaves.
-pub(crate) const SCHEMA_VERSION: i64 = 6;
+pub(crate) const SCHEMA_VERSION: i64 = 8;
 
 /// Why a database was not opened. Each message is a sentence for whoever started the service, and names the file.
 #[derive(Debug, thiserror::Error)]
@@ -134,13 +134,20 @@ impl OpenError {
         }
     }
 
+    fn from_lock(path: &Path, error: LockError) -> Self {
+        match error {
+            LockError::Held(holder) => Self::Held { path: path.to_owned(), holder },
+            LockError::Io(error) => Self::from_io(path, error),
+        }
+    }
+
     fn from_driver(path: &Path, error: impl Into<context_store::BoxError>) -> Self {
         let (path, source) = (path.to_owned(), error.into());
         match kind(&source.to_string()) {
             Kind::Full => Self::Full { path, source },
             Kind::Corrupt => Self::Corrupt { path, source },
             Kind::ReadOnly => Self::NotWritable { path, source },
-            Kind::Unavailable | Kind::Internal => Self::Other { path, source },
+            Kind::Unavailable | Kind::Interrupted | Kind::Internal => Self::Other { path, source },
         }
     }
 
@@ -169,11 +176,9 @@ pub(crate) fn open(config: &Config) -> Result<(Opened, SqliteConnection), OpenEr
     if let Some(directory) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|e| OpenError::from_io(&path, e))?;
     }
-    let lock = Lock::acquire(&path, config.started).map_err(|error| match error {
-        LockError::Held(holder) => OpenError::Held { path: path.clone(), holder },
-        LockError::Io(error) => OpenError::from_io(&path, error),
-    })?;
+    let mut lock = Lock::acquire(&path, config.started).map_err(|error| OpenError::from_lock(&path, error))?;
     let identity = identify(&path)?;
+    lock.acquire_inode(&path, config.started).map_err(|error| OpenError::from_lock(&path, error))?;
     let connect = |e: ConnectError| OpenError::from_driver(&path, e);
     let settings = WriterSettings { path: path.clone(), busy_timeout: config.busy_timeout, max_file_bytes: config.max_file_bytes };
     let mut conn = connection::writer(&settings).map_err(connect)?;
@@ -204,19 +209,32 @@ pub(crate) fn open_to_read(path: &Path) -> Result<(Readable, SqliteConnection), 
     if pragma_int(&mut conn, "PRAGMA application_id").map_err(driver)? != i64::from(APPLICATION_ID) {
         return Ok((Readable::Foreign, conn));
     }
-    let lock = Lock::acquire(&path, Started::ByHand).map_err(|error| match error {
-        LockError::Held(holder) => OpenError::Held { path: path.clone(), holder },
-        LockError::Io(error) => OpenError::from_io(&path, error),
-    })?;
-    let found = pragma_int(&mut conn, "PRAGMA user_version").map_err(driver)?;
-    if found > SCHEMA_VERSION {
-        return Err(OpenError::Newer { path, found, known: SCHEMA_VERSION });
-    }
-    if found < SCHEMA_VERSION {
-        return Err(OpenError::Older { path });
-    }
+    let lock = Lock::acquire(&path, Started::ByHand).map_err(|error| OpenError::from_lock(&path, error))?;
+    require_this_schema(&mut conn, &path)?;
     refuse_half_moved(&mut conn, &path)?;
     Ok((Readable::Ours(lock), conn))
+}
+
+/// Opens a file of ours, to read it and nothing more, beside a service that may be running on it.
+pub(crate) fn open_to_examine(path: &Path) -> Result<SqliteConnection, OpenError> {
+    std::fs::File::open(path).map_err(|error| OpenError::Other { path: path.to_owned(), source: error.into() })?;
+    let mut conn = untouching(path).map_err(|e| OpenError::from_driver(path, e))?;
+    let application = pragma_int(&mut conn, "PRAGMA application_id").map_err(|e| OpenError::from_driver(path, e))?;
+    if application != i64::from(APPLICATION_ID) {
+        return Err(OpenError::Foreign { path: path.to_owned() });
+    }
+    require_this_schema(&mut conn, path)?;
+    Ok(conn)
+}
+
+/// Refuses a schema of another version than this program's.
+fn require_this_schema(conn: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+    let found = pragma_int(conn, "PRAGMA user_version").map_err(|e| OpenError::from_driver(path, e))?;
+    match found {
+        SCHEMA_VERSION => Ok(()),
+        newer if newer > SCHEMA_VERSION => Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION }),
+        _ => Err(OpenError::Older { path: path.to_owned() }),
+    }
 }
 
 /// Refuses a database that a migration has begun to fill and not ended.

@@ -1,4 +1,4 @@
-//! The bounded queue between async callers and the threads that own connections.
+//! The bounded queue between async callers and the thread that writes.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ pub(crate) trait Weight {
 }
 
 /// How long no item has to come until the thread that waits for one is idle.
-const IDLE: Duration = Duration::from_secs(2);
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
 
 /// Bounded in items and in bytes; an item heavier than the whole bound still fits into an empty queue.
 pub(crate) struct Queue<T> {
@@ -60,11 +60,6 @@ impl<T: Weight> Queue<T> {
             self.ready.notify_one();
         }
         Ok(())
-    }
-
-    /// Waits for an item; `None` when the queue is closed and empty. `idle` is called once when none came for a while.
-    pub fn pop(&self, idle: impl FnMut()) -> Option<T> {
-        self.take(1, usize::MAX, idle).and_then(|mut items| items.pop())
     }
 
     /// Waits until so many items are queued, the queue is closed, or `patience` is over. For the only thread that
@@ -162,7 +157,7 @@ mod tests {
         let queue = Queue::new(2, 10);
         assert_eq!(queue.push(Item(50)), Ok(()), "the first always fits");
         assert_eq!(queue.push(Item(1)), Err(Refused::Full), "bytes");
-        assert_eq!(queue.pop(|| ()), Some(Item(50)));
+        assert_eq!(queue.take(1, 1000, || ()), Some(vec![Item(50)]));
         queue.push(Item(1)).unwrap();
         queue.push(Item(1)).unwrap();
         assert_eq!(queue.push(Item(1)), Err(Refused::Full), "items");
@@ -205,7 +200,7 @@ mod tests {
         queue.push(Item(1)).unwrap();
         queue.close();
         assert_eq!(queue.push(Item(2)), Err(Refused::Closed));
-        assert_eq!(queue.pop(|| ()), Some(Item(1)));
-        assert_eq!(queue.pop(|| ()), None);
+        assert_eq!(queue.take(1, 1000, || ()), Some(vec![Item(1)]));
+        assert_eq!(queue.take(1, 1000, || ()), None);
     }
 }

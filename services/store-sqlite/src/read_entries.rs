@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use context_model::{ContentType, Filter, MetadataPath};
 use context_store::{FtsPage, FtsSearch, Page, RowSelection, ScoredEntry, SearchPage, StoreError};
+use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
 use crate::entries;
@@ -12,10 +13,26 @@ use crate::failure::store_error;
 use crate::filter;
 use crate::fts::{self, Found};
 use crate::owners::{Owner, id_of_row};
+use crate::schema::changes;
 
-/// Entries by id, newest first.
-pub(crate) fn get(conn: &mut SqliteConnection, owner: &Owner, ids: &[i64], selection: RowSelection) -> Result<SearchPage, StoreError> {
-    let row_ids: BTreeSet<i64> = ids.iter().filter_map(|&id| owner.row_id(id)).collect();
+/// Entries by id, newest first, without those that changed after `as_of`.
+pub(crate) fn get(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    ids: &[i64],
+    selection: &RowSelection,
+    as_of: Option<i64>,
+) -> Result<SearchPage, StoreError> {
+    let mut row_ids: BTreeSet<i64> = ids.iter().filter_map(|&id| owner.row_id(id)).collect();
+    if let Some(revision) = as_of.filter(|revision| *revision < owner.revision) {
+        let changed = changes::table
+            .filter(changes::owner.eq(owner.owner).and(changes::revision.gt(revision)).and(changes::entity.eq("context")))
+            .select(changes::entity_id);
+        let changed: Vec<String> = changed.load(conn).map_err(store_error)?;
+        for row_id in changed.iter().filter_map(|id| owner.row_id(id.parse().ok()?)) {
+            row_ids.remove(&row_id);
+        }
+    }
     let row_ids: Vec<i64> = row_ids.into_iter().collect();
     let mut entries = entries::load(conn, owner.owner, &row_ids, selection)?;
     entries.sort_unstable_by_key(|entry| Reverse((entry.created_at, entry.id)));
@@ -27,9 +44,10 @@ pub(crate) fn get_without_images(
     conn: &mut SqliteConnection,
     owner: &Owner,
     ids: &[i64],
-    selection: RowSelection,
+    selection: &RowSelection,
+    as_of: Option<i64>,
 ) -> Result<Option<SearchPage>, StoreError> {
-    let mut page = get(conn, owner, ids, RowSelection { images: false, ..selection })?;
+    let mut page = get(conn, owner, ids, &RowSelection { images: false, ..selection.clone() }, as_of)?;
     if selection.images {
         if page.entries.iter().any(|entry| entry.content_type == ContentType::Multimodal) {
             return Ok(None);
@@ -46,7 +64,7 @@ pub(crate) fn search(
     filter: &Filter,
     page: Page,
     indexed: &[MetadataPath],
-    selection: RowSelection,
+    selection: &RowSelection,
 ) -> Result<SearchPage, StoreError> {
     let selected = filter::select(conn, filter, owner.owner, page, indexed, owner.entry_count).map_err(store_error)?;
     let entries = entries::load(conn, owner.owner, &selected.row_ids, selection)?;
@@ -62,7 +80,7 @@ pub(crate) fn ranked(
     filter: &Filter,
     page: Page,
     indexed: &[MetadataPath],
-    selection: RowSelection,
+    selection: &RowSelection,
 ) -> Result<FtsPage, StoreError> {
     let Found { rows, used_fallback, capped_at, statement } =
         fts::search(conn, search, filter, owner.owner, page, indexed).map_err(store_error)?;

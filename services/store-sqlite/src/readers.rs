@@ -1,16 +1,17 @@
 //! Threads that read, each with a connection of its own.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use context_store::StoreError;
+use context_store::{OwnerId, Sharer, Shares, Soundness, StoreError, call};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use tokio::sync::oneshot;
 
+use crate::cancel::{Waiter, Waiting};
 use crate::connection;
-use crate::failure::store_error;
-use crate::queue::{Queue, Refused, Weight};
+use crate::failure::{note_damage, store_error};
+use crate::queue::IDLE;
 use crate::statement::{Begin, Commit, Rollback};
 
 /// Reads that may wait in each lane.
@@ -18,50 +19,107 @@ const QUEUED_READS: usize = 4096;
 
 /// Threads that share a queue of reads. There are two lanes, so that a lookup never waits behind a search.
 pub(crate) struct Lane {
-    queue: Arc<Queue<ReadJob>>,
+    handle: LaneHandle,
     stopped: Vec<oneshot::Receiver<()>>,
 }
 
-struct ReadJob(Box<dyn FnOnce(&mut SqliteConnection) + Send>);
+struct ReadJob {
+    waiter: Waiter,
+    run: Box<dyn FnOnce(&mut SqliteConnection) + Send>,
+}
 
-impl Weight for ReadJob {
-    fn bytes(&self) -> usize {
-        0
+struct State {
+    reads: Shares<ReadJob>,
+    closed: bool,
+}
+
+struct Reads {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+impl Reads {
+    fn push(&self, sharer: Sharer, job: ReadJob) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(StoreError::Closed);
+        }
+        state.reads.push(sharer, job, |job| !job.waiter.is_gone()).map_err(|_| StoreError::Overloaded)?;
+        drop(state);
+        self.ready.notify_one();
+        Ok(())
+    }
+
+    /// Waits for a read; `None` when the lane is closed and none waits. `idle` is called once when none came for a while.
+    fn next(&self, mut idle: impl FnMut()) -> Option<(Sharer, ReadJob)> {
+        let mut state = self.lock();
+        let mut was_idle = false;
+        loop {
+            if let Some(next) = state.reads.grant_next() {
+                return Some(next);
+            }
+            if state.closed {
+                return None;
+            }
+            if was_idle {
+                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (waited, timeout) = self.ready.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            state = waited;
+            if timeout.timed_out() && state.reads.queued() == 0 && !state.closed {
+                drop(state);
+                idle();
+                was_idle = true;
+                state = self.lock();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Lane {
     /// A thread for each connection. A thread that had nothing to do for a while calls `idle`.
-    pub fn start(name: &str, connections: Vec<SqliteConnection>, idle: impl Fn() + Send + Clone + 'static) -> std::io::Result<Self> {
-        let queue = Arc::new(Queue::<ReadJob>::new(QUEUED_READS, usize::MAX));
+    pub fn start(
+        name: &str,
+        connections: Vec<SqliteConnection>,
+        soundness: &Arc<Soundness>,
+        idle: impl Fn() + Send + Clone + 'static,
+    ) -> std::io::Result<Self> {
+        let state = State { reads: Shares::new(connections.len(), QUEUED_READS), closed: false };
+        let queue = Arc::new(Reads { state: Mutex::new(state), ready: Condvar::new() });
         let mut stopped = Vec::new();
         for mut conn in connections {
             let (stop, on_stop) = oneshot::channel();
             let (jobs, idle) = (Arc::clone(&queue), idle.clone());
             std::thread::Builder::new().name(name.to_owned()).spawn(move || {
                 loop {
-                    let job = jobs.pop(|| {
+                    let job = jobs.next(|| {
                         connection::release_memory(&mut conn);
                         idle();
                     });
-                    let Some(job) = job else { break };
-                    (job.0)(&mut conn);
+                    let Some((sharer, job)) = job else { break };
+                    (job.run)(&mut conn);
+                    jobs.lock().reads.give_back(&sharer);
                 }
                 drop(conn);
                 let _ = stop.send(());
             })?;
             stopped.push(on_stop);
         }
-        Ok(Self { queue, stopped })
+        Ok(Self { handle: LaneHandle { queue, soundness: Arc::clone(soundness) }, stopped })
     }
 
     pub fn handle(&self) -> LaneHandle {
-        LaneHandle { queue: Arc::clone(&self.queue) }
+        self.handle.clone()
     }
 
     /// Lets queued reads finish and closes the connections.
     pub async fn stop(self) {
-        self.queue.close();
+        self.handle.close();
         for stopped in self.stopped {
             let _ = stopped.await;
         }
@@ -71,31 +129,40 @@ impl Lane {
 /// Where reads are handed in.
 #[derive(Clone)]
 pub(crate) struct LaneHandle {
-    queue: Arc<Queue<ReadJob>>,
+    queue: Arc<Reads>,
+    soundness: Arc<Soundness>,
 }
 
 impl LaneHandle {
-    /// Runs `work` in a transaction of its own, so that all it reads belongs to one state of the database.
-    pub async fn read<T, W>(&self, work: W) -> Result<T, StoreError>
+    /// Runs `work` in a transaction of its own, so that all it reads belongs to one state of the database. Owners take
+    /// turns; `None` is the service itself. It ends early when the future is dropped, and at the deadline of the call.
+    pub async fn read<T, W>(&self, owner: Option<&OwnerId>, work: W) -> Result<T, StoreError>
     where
         T: Send + 'static,
         W: FnOnce(&mut SqliteConnection) -> Result<T, StoreError> + Send + 'static,
     {
+        let waiting = Waiting::default();
+        let waiter = waiting.waiter(call::deadline());
         let (reply, answer) = oneshot::channel();
-        let job = ReadJob(Box::new(move |conn| {
-            if !reply.is_closed() {
-                let _ = reply.send(in_transaction(conn, work));
+        let run = {
+            let waiter = waiter.clone();
+            move |conn: &mut SqliteConnection| {
+                let outcome = match waiter.waits() {
+                    true => in_transaction(conn, |conn| waiter.run(|| work(conn))),
+                    false => Err(StoreError::TooSlow { unindexed: None }),
+                };
+                let _ = reply.send(outcome);
             }
-        }));
-        self.queue.push(job).map_err(|refused| match refused {
-            Refused::Full => StoreError::Overloaded,
-            Refused::Closed => StoreError::Closed,
-        })?;
-        answer.await.unwrap_or(Err(StoreError::Closed))
+        };
+        self.queue.push(owner.cloned(), ReadJob { waiter, run: Box::new(run) })?;
+        let answer = answer.await.unwrap_or(Err(StoreError::Closed));
+        drop(waiting);
+        answer.inspect_err(|error| note_damage(&self.soundness, error))
     }
 
     pub fn close(&self) {
-        self.queue.close();
+        self.queue.lock().closed = true;
+        self.queue.ready.notify_all();
     }
 }
 

@@ -56,6 +56,7 @@ diesel::table! {
         metadata -> Text,
         metadata_folded -> Text,
         text -> Text,
+        seal -> Nullable<Binary>,
     }
 }
 
@@ -83,6 +84,7 @@ diesel::table! {
         mime_type -> Text,
         metadata -> Nullable<Text>,
         data -> Binary,
+        seal -> Nullable<Binary>,
     }
 }
 
@@ -124,6 +126,18 @@ diesel::table! {
         expires_at -> Nullable<BigInt>,
         last_used_at -> Nullable<BigInt>,
         deactivated_at -> Nullable<BigInt>,
+        digest -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    key_events (owner, event_id) {
+        owner -> BigInt,
+        event_id -> Text,
+        at -> BigInt,
+        actor -> Nullable<Text>,
+        operation -> Text,
+        key_id -> Text,
     }
 }
 
@@ -158,6 +172,7 @@ diesel::table! {
         title -> Text,
         metadata -> Text,
         content -> Text,
+        seal -> Nullable<Binary>,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use context_model::{ConnectionMetrics, ContentTypeCounts, SourceCounts, ThreadSet};
-use context_store::{StoreError, StoreStatistics, Usage};
+use context_store::{Idempotency, StoreError, StoreStatistics, Usage};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
@@ -108,7 +108,9 @@ pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage,
     select.bind(Bind::Int(owner.owner));
     select
         .push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) FROM artifact_versions ");
-    select.push("WHERE owner = ").bind(Bind::Int(owner.owner)).push(") AS bytes");
+    select.push("WHERE owner = ").bind(Bind::Int(owner.owner));
+    select.push(") + (SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ").bind(Bind::Int(Idempotency::OVERHEAD_BYTES));
+    select.push("), 0) FROM idempotency WHERE owner = ").bind(Bind::Int(owner.owner)).push(") AS bytes");
     let sums = sql::query::<Sums>(conn, &select).map_err(store_error)?.pop().unwrap_or(Sums { artifacts: 0, bytes: 0 });
     let number = |n: i64| u64::try_from(n).unwrap_or(0);
     Ok(Usage { entries: number(owner.entry_count), artifacts: number(sums.artifacts), bytes: number(sums.bytes) })

@@ -1,14 +1,14 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet};
+use context_model::{ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp};
 use context_store::{
-    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, KeyStore, Neighbourhood, OwnerId, Page, Read, Recorded, Result,
-    RowSelection, SearchPage, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore, WriteOptions,
-    Written,
+    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, Idempotency, KeyStore, Neighbourhood, OwnerId, Page, Read, Recorded,
+    Result, RowSelection, SealStore, SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage,
+    Usage, VectorStore, WriteOptions, Written,
 };
 use context_text::{Analyzer, Language};
 use diesel::sqlite::SqliteConnection;
@@ -30,7 +30,7 @@ use crate::transaction::Transaction;
 use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Company, Counters, Open, Writer};
-use crate::{batch, delete_entries, fts, read_entries, statistics, store_entry, threads, tokenizer, update_entry};
+use crate::{batch, delete_entries, filter, fts, idempotency, read_entries, statistics, store_entry, threads, tokenizer, update_entry};
 
 /// Bytes of payload that may wait to be written; one more request is refused with `OVERLOADED`.
 const QUEUED_BYTES: usize = 256 * 1024 * 1024;
@@ -46,7 +46,8 @@ pub struct SqliteStore {
     pub(crate) indexed: Arc<[MetadataPath]>,
     writes: Arc<Queue<BoxJob>>,
     counters: Arc<Counters>,
-    commits: watch::Receiver<u64>,
+    /// Lost when the database reports damage; nothing is written then.
+    soundness: Arc<Soundness>,
     /// Lookups that are sure to be short.
     inline: Arc<Inline>,
     /// Lookups.
@@ -105,12 +106,12 @@ impl SqliteStore {
         let reader_connections = for_points.len() + for_searches.len() + for_inline.len();
         let inline = Arc::new(Inline::new(for_inline));
         let idle = Arc::clone(&inline);
-        let points = Lane::start("sqlite-read", for_points, move || idle.release_memory()).map_err(other)?;
-        let searches = Lane::start("sqlite-search", for_searches, || ()).map_err(other)?;
+        let soundness = Arc::new(Soundness::default());
+        let points = Lane::start("sqlite-read", for_points, &soundness, move || idle.release_memory()).map_err(other)?;
+        let searches = Lane::start("sqlite-search", for_searches, &soundness, || ()).map_err(other)?;
 
         let writes = Arc::new(Queue::new(config.write_queue, QUEUED_BYTES));
         let counters = Arc::new(Counters::default());
-        let (ticks, commits) = watch::channel(0);
         let writer = Writer {
             conn: Some(conn),
             settings: opened.settings,
@@ -123,7 +124,7 @@ impl SqliteStore {
                 vectors: open_vectors,
             },
             counters: Arc::clone(&counters),
-            commits: ticks,
+            soundness: Arc::clone(&soundness),
             lock: opened.lock,
             company: Company::default(),
         };
@@ -140,7 +141,7 @@ impl SqliteStore {
             indexed: opened.indexed.into(),
             writes,
             counters,
-            commits,
+            soundness,
             inline,
             points: points.handle(),
             searches: searches.handle(),
@@ -184,6 +185,7 @@ impl SqliteStore {
     }
 
     pub(crate) fn push(&self, job: BoxJob) -> Result<()> {
+        self.soundness.check()?;
         self.writes.push(job).map_err(|refused| match refused {
             Refused::Full => StoreError::Overloaded,
             Refused::Closed => StoreError::Closed,
@@ -203,36 +205,36 @@ impl SqliteStore {
         })
     }
 
-    /// Reads at or after the revision that `read` asks for. `empty` is what an owner that never wrote reads.
+    /// Reads at or after the revision that `read` asks for. One process owns the file: no revision was ever given that is
+    /// not here.
     pub(crate) async fn read<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, work: W) -> Result<T>
     where
         T: Send + 'static,
-        W: Fn(&mut SqliteConnection, Option<&Owner>) -> Result<T> + Send + Sync + 'static,
+        W: FnOnce(&mut SqliteConnection, Option<&Owner>) -> Result<T> + Send + 'static,
     {
-        let work = Arc::new(work);
-        let started = Instant::now();
-        let mut commits = self.commits.clone();
-        loop {
-            commits.borrow_and_update();
-            let (work, owner) = (Arc::clone(&work), owner.clone());
-            let found = lane
-                .read(move |conn| {
-                    let owner = owners::find(conn, &owner).map_err(store_error)?;
-                    if reaches(read, owner.as_ref()) { work(conn, owner.as_ref()).map(Some) } else { Ok(None) }
-                })
-                .await?;
-            if let Some(found) = found {
-                return Ok(found);
+        let name = owner.clone();
+        lane.read(Some(owner), move |conn| {
+            let owner = owners::find(conn, &name).map_err(store_error)?;
+            match read.min_revision {
+                Some(wanted) if !reaches(read, owner.as_ref()) => {
+                    Err(StoreError::beyond_revision(wanted, owner.map_or(0, |owner| owner.revision)))
+                }
+                _ => work(conn, owner.as_ref()),
             }
-            let left = read.wait.saturating_sub(started.elapsed());
-            if left.is_zero() || !matches!(tokio::time::timeout(left, commits.changed()).await, Ok(Ok(()))) {
-                // One process owns the file: no revision was ever given that is not here.
-                return Err(StoreError::Rejected(Error::invalid(
-                    "min_revision",
-                    "`min_revision` is beyond every revision of this database, and no write reached it in the time a read waits",
-                )));
-            }
-        }
+        })
+        .await
+    }
+
+    /// The same with a filter, of which a read that is too slow says what no index serves.
+    pub(crate) async fn filtered<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, filter: Filter, work: W) -> Result<T>
+    where
+        T: Send + 'static,
+        W: FnOnce(&mut SqliteConnection, Option<&Owner>, &Filter, &[MetadataPath]) -> Result<T> + Send + 'static,
+    {
+        let filter = Arc::new(filter);
+        let (its_filter, indexed) = (Arc::clone(&filter), Arc::clone(&self.indexed));
+        let outcome = self.read(lane, owner, read, move |conn, owner| work(conn, owner, &its_filter, &indexed)).await;
+        outcome.map_err(|error| error.with_filter(&filter, |condition| filter::is_served(condition, &self.indexed)))
     }
 
     fn connections(&self) -> ConnectionMetrics {
@@ -255,7 +257,8 @@ impl Store for SqliteStore {
     }
 
     async fn check(&self) -> Result<()> {
-        let version = self.points.read(|conn| pragma_int(conn, "PRAGMA user_version").map_err(store_error)).await?;
+        self.soundness.check()?;
+        let version = self.points.read(None, |conn| pragma_int(conn, "PRAGMA user_version").map_err(store_error)).await?;
         if version == SCHEMA_VERSION { Ok(()) } else { Err(StoreError::Unavailable("another program changed the schema".into())) }
     }
 
@@ -318,7 +321,7 @@ impl Store for SqliteStore {
     async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {
         if ids.len() <= SHORT_LOOKUP {
             let found = self.read_inline(owner, read, |conn, owner| match owner {
-                Some(owner) => read_entries::get_without_images(conn, owner, &ids, selection),
+                Some(owner) => read_entries::get_without_images(conn, owner, &ids, &selection, read.as_of),
                 None => Ok(Some(no_entries())),
             });
             if let Some(page) = found {
@@ -326,7 +329,7 @@ impl Store for SqliteStore {
             }
         }
         self.read(&self.points, owner, read, move |conn, owner| match owner {
-            Some(owner) => read_entries::get(conn, owner, &ids, selection),
+            Some(owner) => read_entries::get(conn, owner, &ids, &selection, read.as_of),
             None => Ok(no_entries()),
         })
         .await
@@ -343,9 +346,8 @@ impl Store for SqliteStore {
         // Without conditions an index gives the page as it is.
         let light = filter.conditions.is_empty() && filter.within.is_none() && filter.tags.is_none() && page.offset < 1000;
         let lane = if light { &self.points } else { &self.searches };
-        let indexed = Arc::clone(&self.indexed);
-        self.read(lane, owner, read, move |conn, owner| match owner {
-            Some(owner) => read_entries::search(conn, owner, &filter, page, &indexed, selection),
+        self.filtered(lane, owner, read, filter, move |conn, owner, filter, indexed| match owner {
+            Some(owner) => read_entries::search(conn, owner, filter, page, indexed, &selection),
             None => Ok(no_entries()),
         })
         .await
@@ -360,9 +362,8 @@ impl Store for SqliteStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<FtsPage> {
-        let indexed = Arc::clone(&self.indexed);
-        self.read(&self.searches, owner, read, move |conn, owner| match owner {
-            Some(owner) => read_entries::ranked(conn, owner, &search, &filter, page, &indexed, selection),
+        self.filtered(&self.searches, owner, read, filter, move |conn, owner, filter, indexed| match owner {
+            Some(owner) => read_entries::ranked(conn, owner, &search, filter, page, indexed, &selection),
             None => Ok(FtsPage { entries: Vec::new(), used_fallback: false, capped_at: None, revision: 0, plan: Vec::new() }),
         })
         .await
@@ -406,7 +407,33 @@ impl Store for SqliteStore {
         .await
     }
 
+    async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp) -> Result<bool> {
+        let found = self.read_inline(owner, Read::default(), |conn, owner| {
+            owner.map_or(Ok(false), |owner| idempotency::is_recorded(conn, owner.owner, &key.key, now)).map(Some).map_err(store_error)
+        });
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let key = key.key.clone();
+        self.read(&self.points, owner, Read::default(), move |conn, owner| {
+            owner.map_or(Ok(false), |owner| idempotency::is_recorded(conn, owner.owner, &key, now)).map_err(store_error)
+        })
+        .await
+    }
+
+    async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64> {
+        self.read(&self.searches, owner, Read::default(), move |conn, owner| {
+            let bytes = owner.map_or(Ok(0), |owner| idempotency::bytes(conn, owner.owner, now)).map_err(store_error)?;
+            Ok(u64::try_from(bytes).unwrap_or(0))
+        })
+        .await
+    }
+
     fn summaries(&self) -> Option<&dyn SummaryStore> {
+        Some(self)
+    }
+
+    fn seals(&self) -> Option<&dyn SealStore> {
         Some(self)
     }
 

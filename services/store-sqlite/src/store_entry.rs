@@ -1,7 +1,8 @@
 //! Storing one entry, and the rule that collapses retransmits.
 
 use context_model::{ContentType, NewEntry};
-use context_store::{Embedding, ItemOutcome};
+use context_store::seal::EntrySeal;
+use context_store::{Embedding, ItemOutcome, clock};
 use diesel::prelude::*;
 
 use crate::entries::{self, tags_json};
@@ -13,7 +14,7 @@ use crate::neighbours::Place;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, Newest, ThreadRow, text_hash};
-use crate::transaction::{Operation, Transaction};
+use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
 /// Stores the entry, or finds that it repeats the thread's newest one. `gist` is what its text contributes to those after it.
@@ -39,13 +40,13 @@ pub(crate) fn store(
     let given_images = given_images.as_deref().unwrap_or_default();
     let given_tags = given_tags.as_ref().map(context_model::Tags::as_slice).unwrap_or_default();
     let (id, row_id) = transaction.new_row_id().map_err(Failure::Rejected)?;
-    // The clock may step back; a thread's time never does.
-    let created_at = thread.as_ref().map_or(i64::MIN, |thread| thread.last_entry).max(transaction.now.micros());
+    let created_at = clock::created_at(transaction.now, thread.as_ref().map_or(i64::MIN, |thread| thread.last_entry));
     let multimodal = !given_images.is_empty();
     let image_count = i64::try_from(given_images.len()).unwrap_or(i64::MAX);
     let (json, folded) =
         metadata.as_ref().map_or_else(|| ("{}".to_owned(), "{}".to_owned()), |metadata| (metadata.to_json(), metadata.to_folded_json()));
 
+    let seal = EntrySeal::of(1, text, &json).to_bytes(id);
     let is_new = thread.is_none();
     let before = thread.as_ref().and_then(|thread| transaction.owner.row_id(thread.last_id));
     let newest = Newest { id, source: *source, multimodal, created_at, hash };
@@ -71,6 +72,7 @@ pub(crate) fn store(
             table::metadata.eq(json),
             table::metadata_folded.eq(folded),
             table::text.eq(text),
+            table::seal.eq(&seal[..]),
         ))
         .execute(transaction.conn)?;
     tags::add(transaction, row_id, given_tags)?;
@@ -88,7 +90,7 @@ pub(crate) fn store(
         content_type: ContentType::of(given_images.len()),
         tags: given_tags.to_vec(),
     });
-    transaction.changed(Operation::Create, id, thread_id, 1)?;
+    transaction.changed(ChangeKind::Create, id, thread_id, 1)?;
 
     let counts = &mut transaction.owner;
     counts.entry_count += 1;

@@ -47,7 +47,7 @@ struct Count {
 impl SummaryStore for SqliteStore {
     async fn unsummarized(&self, after: Option<&Place>, min_chars: u32, max_chars: u32, limit: u32) -> Result<UnsummarizedPage> {
         let after = after.and_then(|place| place.as_str().parse().ok()).unwrap_or(0);
-        self.searches.read(move |conn| page(conn, after, min_chars, max_chars, limit.max(1))).await
+        self.searches.read(None, move |conn| page(conn, after, min_chars, max_chars, limit.max(1))).await
     }
 
     async fn add_summary(&self, owner: &OwnerId, summary: LateSummary) -> Result<bool> {

@@ -1,7 +1,7 @@
 //! The threads' rows: counts, first and last times, and the newest entry.
 
 use context_model::{Source, SourceCounts, Thread, ThreadSet, Timestamp};
-use context_store::{Page, StoreError, ThreadsPage};
+use context_store::{Page, StoreError, ThreadsPage, clock};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use sha2::{Digest as _, Sha256};
@@ -12,6 +12,7 @@ use crate::owners::{Owner, id_of_row};
 use crate::schema::{entries, threads};
 use crate::sql::{self, Bind, Fragment};
 use crate::statement::{self, Value};
+use crate::transaction::Transaction;
 
 /// One thread's row.
 #[derive(Debug, Clone, PartialEq, Eq, Queryable, QueryableByName, Selectable, Insertable)]
@@ -76,6 +77,7 @@ impl ThreadRow {
             Source::Agent => row.agent_count += 1,
         }
         row.multimodal_count += i64::from(newest.multimodal);
+        row.first_entry = row.first_entry.min(newest.created_at);
         row.last_entry = newest.created_at;
         row.last_id = newest.id;
         newest.source.as_str().clone_into(&mut row.last_source);
@@ -140,14 +142,23 @@ pub(crate) fn find(conn: &mut SqliteConnection, owner: i64, thread_id: &str) -> 
 }
 
 /// Brings a thread's row in line with its entries after some were deleted. Gives whether the thread is gone.
-pub(crate) fn after_removal(conn: &mut SqliteConnection, owner: i64, thread_id: &str, removed: Removed) -> QueryResult<bool> {
-    let Some(mut row) = find(conn, owner, thread_id)? else { return Ok(false) };
+pub(crate) fn after_removal(transaction: &mut Transaction<'_>, thread_id: &str, removed: Removed) -> QueryResult<bool> {
+    let owner = transaction.owner.owner;
+    let Some(mut row) = find(transaction.conn, owner, thread_id)? else { return Ok(false) };
+    let last_row = transaction.owner.row_id(row.last_id).unwrap_or_default();
+    let plausible = clock::latest_plausible(transaction.now);
+    let conn = &mut *transaction.conn;
     let of_thread = || entries::table.filter(entries::owner.eq(owner)).filter(entries::thread_id.eq(thread_id));
-    let last: Option<(i64, i64, String)> = of_thread()
-        .select((entries::row_id, entries::created_at, entries::source))
-        .order((entries::created_at.desc(), entries::row_id.desc()))
-        .first(conn)
-        .optional()?;
+    let newest = || of_thread().order((entries::created_at.desc(), entries::row_id.desc()));
+    let columns = (entries::row_id, entries::created_at, entries::source);
+    // The newest entry stays the newest, whatever a wrong clock said when others were stored.
+    let mut last: Option<(i64, i64, String)> = entries::table.find(last_row).select(columns).first(conn).optional()?;
+    if last.is_none() {
+        last = newest().filter(entries::created_at.le(plausible)).select(columns).first(conn).optional()?;
+    }
+    if last.is_none() {
+        last = newest().select(columns).first(conn).optional()?;
+    }
     let Some((last_row, last_entry, last_source)) = last else {
         diesel::delete(threads::table.find((owner, thread_id))).execute(conn)?;
         return Ok(true);

@@ -13,8 +13,8 @@ use std::sync::Once;
 use context_text::{Analyzer, Language};
 use libsqlite3_sys as ffi;
 
-use crate::bm25;
 use crate::indexable::colocated;
+use crate::{bm25, cancel};
 
 /// A text that begins with this character holds tokens separated by spaces, to be indexed as they are, all at one
 /// place, so that their number does not count as the length of the document.
@@ -43,7 +43,7 @@ pub fn register() {
     });
 }
 
-/// Registers the tokenizer on a new connection, and lets its prepared statements stay prepared.
+/// Registers the tokenizer on a new connection, lets its prepared statements stay prepared, and its reads be stopped.
 unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_char, _api: *const ffi::sqlite3_api_routines) -> c_int {
     // SAFETY: `db` is an open connection; the statement is finalised before it is used elsewhere, and the pointer that
     // `fts5(?1)` fills in is valid as long as the connection.
@@ -74,6 +74,7 @@ unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_cha
         if code != ffi::SQLITE_OK {
             return code;
         }
+        cancel::register(db);
         bm25::register(api)
     }
 }

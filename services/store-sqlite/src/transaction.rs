@@ -31,13 +31,13 @@ pub(crate) struct Transaction<'c> {
 
 /// What happened to an entry.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation {
+pub(crate) enum ChangeKind {
     Create,
     Update,
     Delete,
 }
 
-impl Operation {
+impl ChangeKind {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -71,7 +71,7 @@ impl<'c> Transaction<'c> {
     }
 
     /// Counts one change of an entry and writes it down.
-    pub fn changed(&mut self, operation: Operation, id: i64, thread_id: &str, version: i64) -> QueryResult<()> {
+    pub fn changed(&mut self, operation: ChangeKind, id: i64, thread_id: &str, version: i64) -> QueryResult<()> {
         self.owner.revision += 1;
         diesel::insert_into(changes::table)
             .values((
@@ -98,12 +98,13 @@ impl<'c> Transaction<'c> {
     }
 
     /// Leaves the entries that have the words of this one, or had them, to be indexed anew: its text changed, or it went.
-    pub fn neighbour_changed(&mut self, place: &Place<'_>) -> QueryResult<Vec<i64>> {
+    /// Gives the time and row of the first of them.
+    pub fn neighbour_changed(&mut self, place: &Place<'_>) -> QueryResult<Option<(i64, i64)>> {
         self.neighbours.forget();
         let after = self.neighbours.after(self.conn, place)?;
         let owner = place.owner;
-        self.full_text.extend(after.iter().map(|&row_id| FullTextChange::Renew { owner, row_id }));
-        Ok(after)
+        self.full_text.extend(after.iter().map(|&(_, row_id)| FullTextChange::Renew { owner, row_id }));
+        Ok(after.first().copied())
     }
 
     /// Leaves a change of the full-text index for the end of the transaction.

@@ -1,6 +1,7 @@
 //! Updating one entry.
 
 use context_model::{ContentType, EntryUpdate, Error, Metadata, MetadataChange, NewImage};
+use context_store::seal::{self, Checked, EntrySeal, Part};
 use context_store::{Embedding, ItemOutcome};
 use diesel::prelude::*;
 
@@ -13,7 +14,7 @@ use crate::neighbours::Place;
 use crate::schema::entries as table;
 use crate::tags;
 use crate::threads::{self, text_hash};
-use crate::transaction::{Operation, Transaction};
+use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
 /// Applies the update. Everything that can refuse it comes before the first write.
@@ -38,6 +39,9 @@ pub(crate) fn update(
         None => None,
         Some(MetadataChange::Replace(metadata)) => Some(metadata.clone()),
         Some(MetadataChange::Patch(patch)) => {
+            if let Checked::Damaged(part @ (Part::Metadata | Part::Checksum)) = seal::check_entry(&stored.content(), false) {
+                return Err(seal::refuse_context(id, part).into());
+            }
             let before = Metadata::from_stored(parse_metadata(&stored.metadata).map_err(Failure::Rejected)?);
             Some(before.patched(patch)?)
         }
@@ -61,6 +65,8 @@ pub(crate) fn update(
         None => stored.image_count,
         Some(given) => replace_images(transaction, row_id, &stored, given)?,
     };
+    let metadata_json = metadata.as_ref().map(Metadata::to_json);
+    let seal = EntrySeal::next(&stored.content(), text.as_deref(), metadata_json.as_deref()).to_bytes(id);
     // One statement whatever is given: SQLite writes the whole row anyway. Metadata apart, for the sake of its indexes.
     diesel::update(table::table.find(row_id))
         .set((
@@ -71,11 +77,12 @@ pub(crate) fn update(
             table::image_count.eq(image_count),
             // Of another text.
             table::summary.eq(if text.is_some() { "" } else { stored.summary.as_str() }),
+            table::seal.eq(&seal[..]),
         ))
         .execute(transaction.conn)?;
-    if let Some(metadata) = metadata {
+    if let (Some(metadata), Some(json)) = (metadata, metadata_json) {
         diesel::update(table::table.find(row_id))
-            .set((table::metadata.eq(metadata.to_json()), table::metadata_folded.eq(metadata.to_folded_json())))
+            .set((table::metadata.eq(json), table::metadata_folded.eq(metadata.to_folded_json())))
             .execute(transaction.conn)?;
     }
     if text.is_some() {
@@ -102,7 +109,7 @@ pub(crate) fn update(
             tags: tags_now,
         });
     }
-    transaction.changed(Operation::Update, id, &stored.thread_id, version)?;
+    transaction.changed(ChangeKind::Update, id, &stored.thread_id, version)?;
     Ok(ItemOutcome { id, version, duplicate: false })
 }
 

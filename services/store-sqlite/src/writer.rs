@@ -6,15 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
-use context_store::StoreError;
+use context_store::{Soundness, StoreError};
 use diesel::connection::SimpleConnection as _;
 use diesel::prelude::*;
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sqlite::SqliteConnection;
-use tokio::sync::watch;
 
 use crate::connection::{self, WriterSettings};
-use crate::failure::{Failure, store_error};
+use crate::failure::{Failure, note_damage, store_error};
 use crate::full_text::{self, FullText, FullTextChange};
 use crate::lock::Lock;
 use crate::neighbours::Neighbours;
@@ -86,8 +85,8 @@ pub(crate) struct Writer {
     pub queue: Arc<Queue<BoxJob>>,
     pub open: Open,
     pub counters: Arc<Counters>,
-    /// Ticks after every commit.
-    pub commits: watch::Sender<u64>,
+    /// Lost when the database reports damage.
+    pub soundness: Arc<Soundness>,
     /// Given back when the writer ends.
     pub lock: Lock,
     /// How many requests the next transaction could have, and how long to wait for them.
@@ -180,7 +179,9 @@ impl Writer {
         match self.attempt(std::slice::from_mut(&mut job), Savepoints::Always) {
             Ok(()) => self.committed(vec![job]),
             Err(error) => {
-                job.reject(store_error(error));
+                let error = store_error(error);
+                note_damage(&self.soundness, &error);
+                job.reject(error);
                 job.answer();
             }
         }
@@ -190,7 +191,6 @@ impl Writer {
         self.open.owners.trim();
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
         self.counters.writes.fetch_add(i64::try_from(jobs.len()).unwrap_or(i64::MAX), Ordering::Relaxed);
-        self.commits.send_modify(|count| *count += 1);
         for job in jobs {
             job.answer();
         }
@@ -298,14 +298,14 @@ mod tests {
     use crate::config::Config;
     use crate::schema::changes;
     use crate::store::SqliteStore;
-    use crate::transaction::{Operation, Transaction};
+    use crate::transaction::{ChangeKind, Transaction};
 
     fn options() -> WriteOptions {
         WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() }
     }
 
     fn change(transaction: &mut Transaction<'_>, id: i64) -> Result<u64, Failure> {
-        transaction.changed(Operation::Create, id, "thread", 1)?;
+        transaction.changed(ChangeKind::Create, id, "thread", 1)?;
         Ok(1)
     }
 

@@ -78,6 +78,8 @@ pub struct ListedArtifact {
     pub created_at: Timestamp,
     /// When the current version was made.
     pub updated_at: Timestamp,
+    /// The current version when it is not what was stored, as far as it was read. Such an artifact is not to be shown.
+    pub damaged: Option<i64>,
 }
 
 /// Artifacts of one page.
@@ -111,6 +113,8 @@ pub struct ListedVersion {
     pub at: Timestamp,
     /// What differs from the version before.
     pub changes: Vec<String>,
+    /// Whether it is not what was stored, as far as it was read. Such a version is not to be shown.
+    pub damaged: bool,
 }
 
 /// A version in full.

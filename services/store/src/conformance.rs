@@ -19,6 +19,7 @@ mod arrange;
 pub mod artifacts;
 pub mod batches;
 pub mod context;
+pub mod damage;
 pub mod deletes;
 pub mod filters;
 pub mod full_text;
@@ -55,7 +56,8 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! { @modules $open,
             storing: stored_entry_reads_back_equal, what_is_not_given_reads_back_empty, text_is_kept_exactly,
                 metadata_keeps_types_and_values, images_come_back_equal_and_in_order, ids_grow_and_are_never_reused,
-                time_never_goes_backwards_within_a_thread, owners_do_not_see_each_other;
+                time_is_held_where_a_clock_steps_back_a_little, a_clock_that_jumped_forward_pins_no_thread,
+                deletes_choose_the_newest_entry_despite_a_clock_that_jumped, owners_do_not_see_each_other;
             retransmits: the_same_entry_again_is_not_stored_twice, a_field_not_given_is_not_compared,
                 a_given_field_that_differs_makes_a_new_entry, an_empty_list_differs_from_a_stored_one,
                 the_order_of_metadata_keys_does_not_matter, another_source_in_between_makes_a_new_entry,
@@ -73,13 +75,15 @@ macro_rules! conformance_tests {
             threads: a_row_counts_its_entries, the_latest_activity_comes_first, pages_neither_repeat_nor_skip,
                 the_row_follows_deletes, the_row_follows_updates_of_images;
             reads: entries_come_newest_first_whatever_the_order_asked, unknown_and_repeated_ids_are_skipped,
-                images_come_only_when_selected, a_page_over_its_bytes_is_refused_but_a_single_entry_never,
+                images_come_only_when_selected, a_page_over_its_bytes_is_refused_but_a_single_entry_never, what_a_page_holds_is_counted_before_it_is_loaded,
                 texts_are_cut_at_the_characters_asked_for, pages_are_total_and_disjoint,
-                a_read_waits_for_its_revision, a_revision_that_does_not_come_is_an_error, the_plan_comes_when_asked_for;
+                a_revision_that_no_write_gave_is_refused_at_once,
+                entries_that_changed_since_a_revision_are_left_out, the_plan_comes_when_asked_for;
             filters: every_part_of_a_filter_must_hold, tags_match_any_of_them_in_any_script, dates_are_inclusive,
                 a_filter_that_matches_nothing_gives_an_empty_page, metadata_conditions_are_typed;
             full_text: what_was_stored_is_found_at_once, an_update_moves_the_words, a_deleted_entry_is_not_found,
-                a_filter_narrows_the_matches, scores_are_higher_for_better_matches, other_owners_do_not_move_scores,
+                a_filter_narrows_the_matches, scores_are_higher_for_better_matches,
+                a_rare_word_counts_more_than_common_ones, other_owners_do_not_move_scores,
                 pages_of_matches_neither_repeat_nor_skip, updated_tags_and_images_move_the_filter;
             context: the_words_before_an_entry_find_it, neighbours_do_not_move_a_search_without_them,
                 only_near_entries_of_the_thread_count, entries_of_a_batch_are_neighbours,
@@ -98,7 +102,7 @@ macro_rules! conformance_tests {
             summaries: long_texts_wait_for_their_summaries, a_summary_joins_its_entry, an_updated_text_loses_its_summary;
             idempotency: a_repeated_request_gets_the_first_outcome, another_request_with_the_key_is_refused,
                 a_failed_request_records_nothing, keys_belong_to_an_owner, keys_expire_after_a_day,
-                failures_of_items_are_repeated_too;
+                failures_of_items_are_repeated_too, a_stored_outcome_is_known_and_counted;
             revisions: each_change_counts_one, reads_show_the_revision_of_the_write, a_write_that_changes_nothing_keeps_it,
                 concurrent_writers_never_share_one;
             statistics: counts_follow_every_operation, an_owner_that_never_wrote_has_zeros;
@@ -144,7 +148,39 @@ macro_rules! key_conformance_tests {
     ($open:path) => {
         $crate::conformance_tests! { @modules $open,
             keys: a_key_reads_back_equal, keys_are_listed_by_owner, a_key_changes_and_never_comes_back, owners_are_counted,
-                an_erased_owner_has_nothing_left, the_audit_log_has_changes_and_refusals;
+                an_erased_owner_has_nothing_left, the_audit_log_has_changes_and_refusals,
+                what_is_done_to_a_key_stands_in_the_audit_log, a_key_is_replaced_in_one_transaction,
+                a_key_without_a_digest_gets_one_once, active_keys_are_listed_over_all_owners;
+        }
+    };
+}
+
+/// One test for each behaviour of checksums, for a database that keeps them. `open` gives an
+/// [`Opened`] and a [`damage::Tamper`] of the same database (`async fn() -> Option<(Opened, Box<dyn Tamper>)>`).
+#[macro_export]
+macro_rules! damage_conformance_tests {
+    ($open:path) => {
+        $crate::damage_conformance_tests! { @each $open,
+            changed_content_of_an_entry_is_damage_and_names_its_part, a_text_is_checked_when_it_was_read_whole,
+            an_update_does_not_hide_damage, what_an_older_service_updated_is_unchecked_and_sealed_again,
+            rows_without_checksums_are_sealed_in_the_background, sealing_does_not_hide_damage,
+            a_changed_version_of_an_artifact_is_refused_alone
+        }
+    };
+    (@each $open:path, $($behaviour:ident),+) => {
+        mod damage {
+            #[allow(unused_imports, reason = "the path may be absolute")]
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $behaviour() {
+                    if let Some((opened, tamper)) = $open().await {
+                        $crate::conformance::damage::$behaviour(&*opened.store, &*tamper).await;
+                        opened.store.close().await;
+                        drop((opened, tamper));
+                    }
+                }
+            )+
         }
     };
 }
@@ -158,6 +194,7 @@ mod tests {
             include_str!("conformance/artifacts.rs"),
             include_str!("conformance/batches.rs"),
             include_str!("conformance/context.rs"),
+            include_str!("conformance/damage.rs"),
             include_str!("conformance/deletes.rs"),
             include_str!("conformance/filters.rs"),
             include_str!("conformance/full_text.rs"),

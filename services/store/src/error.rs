@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use context_model::{Error, Reason};
+use context_model::{Condition, Error, Filter, Reason};
 
 /// Why a store call failed. Nothing of a driver's text reaches the caller: it stays in the source, for the log.
 #[derive(Debug, thiserror::Error)]
@@ -26,10 +26,19 @@ pub enum StoreError {
     /// The database reports damage.
     #[error("the database is damaged")]
     Corrupt(#[source] BoxError),
+    /// The database reported damage to its structure before; nothing is written since.
+    #[error("writes are refused since the database reported damage")]
+    Unsound,
     /// Too many requests wait already.
     #[error("too many requests wait for the database")]
     Overloaded,
-    /// The database cannot be reached, or did not reach `min_revision` in time.
+    /// A read took longer than it may. Nothing of it is given.
+    #[error("the read took longer than it may")]
+    TooSlow {
+        /// The first condition of its filter that no index serves, when that is known: `field (operator)`.
+        unindexed: Option<String>,
+    },
+    /// The database cannot be reached, or a standby did not reach `min_revision` in time.
     #[error("the database is not available")]
     Unavailable(#[source] BoxError),
     /// The connection to the database was lost while a write was being committed: it may have happened or not.
@@ -61,6 +70,29 @@ struct Cause {
 }
 
 impl StoreError {
+    /// Of a read that asks for a later revision than the owner has on a database where it would be visible.
+    #[must_use]
+    pub fn beyond_revision(min_revision: i64, revision: i64) -> Self {
+        let sentence =
+            format!("`min_revision` is {min_revision}, and the latest revision is {revision}; it must be a `revision` that a reply gave");
+        Self::Rejected(Error::invalid("min_revision", sentence))
+    }
+
+    /// The same, of a read with this filter: a read that was too slow says which condition `is_served` by no index.
+    #[must_use]
+    pub fn with_filter(self, filter: &Filter, is_served: impl Fn(&Condition) -> bool) -> Self {
+        match self {
+            Self::TooSlow { unindexed: None } => {
+                let unserved = filter.conditions.iter().find(|condition| !is_served(condition));
+                let named = |condition: &Condition| {
+                    format!("{} ({})", condition.path.segments().join("."), condition.comparison.operator().as_str())
+                };
+                Self::TooSlow { unindexed: unserved.map(named) }
+            }
+            other => other,
+        }
+    }
+
     /// The domain error a caller sees. `item` names an item of an atomic batch, such as `entries` for `entries[3]`.
     #[must_use]
     pub fn into_error(self, item: &str) -> Error {
@@ -75,10 +107,30 @@ impl StoreError {
             Self::ReadOnly(source) => {
                 (Reason::StorageReadOnly, "the database cannot be written; nothing was stored, reads go on", Some(source))
             }
-            Self::Corrupt(source) => (Reason::StorageCorrupt, "the database is damaged; restore it from a backup", Some(source)),
+            Self::Corrupt(source) => (
+                Reason::StorageCorrupt,
+                "the database is damaged; `context-service verify` names what is; repair it or restore a backup",
+                Some(source),
+            ),
+            Self::Unsound => (
+                Reason::StorageCorrupt,
+                "writes are refused since the database reported damage: find it with `context-service verify`, repair the database \
+                 or restore a backup, then restart the service; reads that succeed go on",
+                None,
+            ),
             Self::Overloaded => {
                 return Error::new(Reason::Overloaded, "too many requests wait for the database; retry in a second")
                     .with_retry_after(Duration::from_secs(1));
+            }
+            Self::TooSlow { unindexed } => {
+                let narrow = "narrow it, with a thread, tags or dates for example";
+                let message = match unindexed {
+                    Some(condition) => {
+                        format!("the read took longer than it may: no index serves the metadata filter {condition}; {narrow}")
+                    }
+                    None => format!("the read took longer than it may; {narrow}, or ask for less"),
+                };
+                return Error::new(Reason::DeadlineExceeded, message);
             }
             Self::Unavailable(source) => {
                 let error = Error::new(Reason::StoreUnavailable, "the database is not available right now; retry in a second");

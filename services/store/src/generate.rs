@@ -340,5 +340,6 @@ fn plain(id: i64, metadata: JsonObject) -> StoredEntry {
         updated_at: Timestamp(1_000 * id),
         version: 1,
         images: None,
+        damage: None,
     }
 }

@@ -18,6 +18,8 @@ pub struct StoredKey {
     pub lookup: [u8; 32],
     /// bcrypt of the key.
     pub hash: String,
+    /// SHA-256 of the key in hexadecimal; `None` when an older version made the key and it was not used since.
+    pub digest: Option<String>,
     /// What it allows, by name.
     pub scopes: Vec<String>,
     /// What it is narrowed to, as JSON.
@@ -45,6 +47,38 @@ pub struct KeyChange {
     pub expires_at: Option<Option<Timestamp>>,
     /// Switch it off at this moment. A key that is off stays off.
     pub deactivated_at: Option<Timestamp>,
+}
+
+impl KeyChange {
+    /// The key after the change.
+    #[must_use]
+    pub fn of(self, key: StoredKey) -> StoredKey {
+        let Self { name, scopes, narrowing, expires_at, deactivated_at } = self;
+        StoredKey {
+            name: name.unwrap_or(key.name),
+            scopes: scopes.unwrap_or(key.scopes),
+            narrowing: narrowing.unwrap_or(key.narrowing),
+            expires_at: expires_at.unwrap_or(key.expires_at),
+            // The first moment counts, and nothing switches a key on again.
+            deactivated_at: key.deactivated_at.or(deactivated_at),
+            ..key
+        }
+    }
+}
+
+/// Something that was done to a key, for the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyEvent {
+    /// Its id, unlike that of any other event.
+    pub id: String,
+    /// When.
+    pub at: Timestamp,
+    /// The credentials that did it; `None`: the operator, or a caller without authentication.
+    pub actor: Option<String>,
+    /// What was done.
+    pub operation: String,
+    /// To which key.
+    pub key_id: String,
 }
 
 /// An owner and what belongs to it.
@@ -80,15 +114,15 @@ pub struct Denial {
 pub struct AuditLine {
     /// When.
     pub at: Timestamp,
-    /// With which key; `None` without authentication.
+    /// With which key; `None` without authentication, and for the operator.
     pub key_id: Option<String>,
-    /// What: `create`, `update`, `restore`, `delete`, or the operation that was refused.
+    /// What: `create`, `update`, `restore`, `delete`, what was done to a key, or the operation that was refused.
     pub operation: String,
-    /// `context` or `artifact`, for a change.
+    /// `context`, `artifact` or `api_key`, for a change.
     pub entity: Option<String>,
     /// Its id, for a change.
     pub entity_id: Option<String>,
-    /// The owner's revision after a change.
+    /// The owner's revision after a change of an entry or artifact.
     pub revision: Option<i64>,
     /// `OK`, or the reason of the refusal.
     pub outcome: String,
@@ -117,11 +151,30 @@ pub trait KeyStore: Send + Sync {
     /// [`StoreError`](crate::StoreError); nothing is removed then.
     async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>>;
 
-    /// Stores a key; its owner is made when it does not exist.
+    /// Stores a key and the event, in one transaction; its owner is made when it does not exist.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn insert_key(&self, key: StoredKey) -> Result<()>;
+    async fn insert_key(&self, key: StoredKey, event: KeyEvent) -> Result<()>;
+
+    /// Stores a key in the place of this one, which is switched off, with what is written down of both, in one
+    /// transaction. Whether there was such a key that was not switched off; nothing is written when there was none.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn replace_key(&self, id: &str, key: StoredKey, events: Vec<KeyEvent>) -> Result<bool>;
+
+    /// Stores the digest of a key that has none.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn store_digest(&self, owner: &OwnerId, id: &str, digest: &str, now: Timestamp) -> Result<()>;
+
+    /// Keys of all owners that are not switched off, newest first, `limit` at most.
+    ///
+    /// # Errors
+    /// [`StoreError`](crate::StoreError).
+    async fn active_keys(&self, limit: u32) -> Result<Vec<StoredKey>>;
 
     /// The keys whose first 16 characters have this hash, 16 at most. The only question that is not asked for one
     /// owner: a key is what tells the owner.
@@ -142,11 +195,12 @@ pub trait KeyStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn list_keys(&self, owner: &OwnerId) -> Result<Vec<StoredKey>>;
 
-    /// Changes a key and gives it as it is then; `None` when there is no such key.
+    /// Changes a key and gives it as it is then; `None` when there is no such key. The event is stored in the same
+    /// transaction, unless the key was like that already.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, now: Timestamp) -> Result<Option<StoredKey>>;
+    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, event: KeyEvent) -> Result<Option<StoredKey>>;
 
     /// Notes that a key was used.
     ///

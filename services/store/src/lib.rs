@@ -5,17 +5,23 @@
 //! the owner it is given. Every write is one transaction, durable when the call returns.
 
 pub mod bm25;
+pub mod call;
+pub mod clock;
 pub mod conformance;
 pub mod generate;
 pub mod oracle;
+pub mod seal;
 pub mod transfer;
 
 mod artifacts;
 mod error;
 mod keys;
+mod memory;
 mod neighbourhood;
 mod read;
 mod record;
+mod sealing;
+mod shares;
 mod summaries;
 mod vectors;
 mod write;
@@ -25,10 +31,13 @@ pub use artifacts::{
     StoredArtifact, StoredVersion, VersionLookup,
 };
 pub use error::{BoxError, StoreError};
-pub use keys::{AuditLine, Denial, KeyChange, KeyStore, OwnerSummary, StoredKey};
+pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
+pub use memory::{Memory, Meter};
 pub use neighbourhood::Neighbourhood;
 pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage, Usage};
 pub use record::{Once, Record, Recorded, RecordedItem};
+pub use sealing::{SealStore, SealedPage, Soundness};
+pub use shares::{Sharer, Shares};
 pub use summaries::{LateSummary, SummaryStore, Unsummarized, UnsummarizedPage};
 pub use vectors::{
     ChunkPlace, ChunkTokens, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place,
@@ -37,7 +46,7 @@ pub use vectors::{
 pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
 
 use async_trait::async_trait;
-use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet};
+use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet, Timestamp};
 
 /// What a store call gives.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -72,13 +81,14 @@ impl Default for OwnerId {
 /// A database of context entries.
 ///
 /// Dropping a returned future does not undo or halve a write: once it was handed over it runs to its end. A write that
-/// still waits in a queue when its future is dropped may be skipped.
+/// still waits in a queue when its future is dropped may be skipped. A read whose future is dropped is stopped, and one
+/// that is not done at the [deadline of its call](call::deadline) fails with [`StoreError::TooSlow`].
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// The database's name in statistics: `sqlite` or `postgresql`.
     fn backend(&self) -> &'static str;
 
-    /// Whether the database answers reads now and has the schema of this binary.
+    /// Whether the database answers reads now, has the schema of this binary and has reported no damage to its structure.
     ///
     /// # Errors
     /// What keeps it from answering.
@@ -91,6 +101,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What the store can do with summaries; `None` when it keeps none.
     fn summaries(&self) -> Option<&dyn SummaryStore> {
+        None
+    }
+
+    /// What the store can do for rows without checksums; `None` when it keeps none.
+    fn seals(&self) -> Option<&dyn SealStore> {
         None
     }
 
@@ -184,6 +199,18 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`].
     async fn usage(&self, owner: &OwnerId) -> Result<Usage>;
+
+    /// Whether the outcome of a request with this idempotency key is stored, so that a write with it adds nothing.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp) -> Result<bool>;
+
+    /// Bytes of the outcomes that are stored for this owner and not forgotten yet. It costs as much as they are many.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64>;
 
     /// The artifacts of this database; `None` when it has none.
     fn artifacts(&self) -> Option<&dyn ArtifactStore> {

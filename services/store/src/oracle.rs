@@ -296,6 +296,7 @@ mod tests {
             updated_at: context_model::Timestamp(0),
             version: 1,
             images: None,
+            damage: None,
         }
     }
 }

@@ -3,13 +3,19 @@ use std::time::Duration;
 use context_model::{ConnectionMetrics, ContentType, ContentTypeCounts, ImageInput, ObjectText, Source, SourceCounts, Thread, Timestamp};
 use context_text::Parsed;
 
+use crate::Memory;
+use crate::seal::Part;
+
 /// What comes with every read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Read {
-    /// Wait until the owner's revision has reached this one.
+    /// Read a state that has the owner's revision. Where no later state can come, one beyond it is refused at once.
     pub min_revision: Option<i64>,
-    /// Wait at most this long for it.
+    /// Wait at most this long for it, where it may still come: on a standby.
     pub wait: Duration,
+    /// Leave out entries that changed after this revision, so that what is read is their state at it. Only
+    /// [`get_contexts`](crate::Store::get_contexts) heeds it.
+    pub as_of: Option<i64>,
 }
 
 /// A page of a list.
@@ -22,7 +28,7 @@ pub struct Page {
 }
 
 /// How much of each row is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct RowSelection {
     /// Whether image data is read.
     pub images: bool,
@@ -33,6 +39,8 @@ pub struct RowSelection {
     /// The bytes of text and images the page may hold, at most; one single entry is never refused. Beyond it the read
     /// is `RESULT_TOO_LARGE`.
     pub max_bytes: u64,
+    /// Where the bytes that the page holds are counted, before they are loaded.
+    pub memory: Memory,
 }
 
 /// An entry as stored.
@@ -62,6 +70,8 @@ pub struct StoredEntry {
     pub version: i64,
     /// Its images in order, when they were selected.
     pub images: Option<Vec<ImageInput>>,
+    /// What of it is not what was stored, as far as it was read. Such an entry is not to be shown.
+    pub damage: Option<Part>,
 }
 
 /// Entries of one page.
@@ -128,7 +138,8 @@ pub struct Usage {
     pub entries: u64,
     /// Artifacts.
     pub artifacts: u64,
-    /// Bytes of texts, metadata, images and all versions of artifacts, as they were given.
+    /// Bytes of texts, metadata, images and all versions of artifacts, as they were given, and of the stored outcomes of
+    /// requests with an idempotency key.
     pub bytes: u64,
 }
 

@@ -108,6 +108,16 @@ impl<T> Recorded for Once<T> {
 }
 
 impl Idempotency {
+    /// Bytes that an outcome takes beside its own text and its key: the hash, the numbers, and the rows and indexes around
+    /// them.
+    pub const OVERHEAD_BYTES: i64 = 128;
+
+    /// Bytes that the outcome of a request with so many items takes, about.
+    #[must_use]
+    pub fn expected_bytes(&self, items: usize) -> u64 {
+        (self.key.len() + items.saturating_mul(64)) as u64 + Self::OVERHEAD_BYTES.unsigned_abs()
+    }
+
     /// The time (microseconds) up to which outcomes are forgotten.
     #[must_use]
     pub const fn forgotten_up_to(now: Timestamp) -> i64 {

@@ -8,6 +8,7 @@
 //!
 //! [`predecessor`] makes the rows of an mcp-context-server's database into ours.
 
+mod examine;
 mod mark;
 mod place;
 pub mod predecessor;
@@ -17,6 +18,7 @@ mod table;
 mod threads;
 mod verify;
 
+pub use examine::{Examination, Examined, Examiner, Finding, examine};
 pub use mark::Mark;
 pub use place::{Head, Source, Target, TransferError};
 pub use row::{Cell, Row, Slots};

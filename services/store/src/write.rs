@@ -6,7 +6,7 @@ use crate::Embedding;
 /// What comes with every write.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
-    /// Now, by the service's clock. A store may move it forward so that time never runs backwards within a thread.
+    /// Now, by the service's clock. A store may move it forward, as [`crate::clock`] says.
     pub now: Timestamp,
     /// Makes a retry of the same request harmless.
     pub idempotency: Option<Idempotency>,

@@ -186,6 +186,21 @@ impl Service {
         }
     }
 
+    /// Waits until it says that it is ready. With authentication on that is all it says without a key.
+    ///
+    /// # Panics
+    /// When it ends instead, with its log.
+    pub async fn listening(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.has_banner() {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                panic!("the service ended with {status}:\n{}", self.log());
+            }
+            assert!(Instant::now() < deadline, "the service does not start:\n{}", self.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
     fn has_banner(&self) -> bool {
         self.log().contains("is ready")
     }
@@ -238,9 +253,20 @@ impl Service {
     /// Kilobytes of memory it has in use now.
     #[must_use]
     pub fn resident_kb(&self) -> u64 {
+        self.status_kb("VmRSS:")
+    }
+
+    /// Kilobytes of anonymous memory (heap and stacks) it has in use now, without pages of mapped files.
+    #[must_use]
+    pub fn anonymous_kb(&self) -> u64 {
+        self.status_kb("RssAnon:")
+    }
+
+    /// A line of proc(5), status.
+    fn status_kb(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-        line.trim().trim_end_matches(" kB").parse().expect("VmRSS in /proc")
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+        line.trim().trim_end_matches(" kB").parse().expect("a size in /proc")
     }
 }
 

@@ -33,8 +33,6 @@ struct State {
     until: Option<Instant>,
     /// How long that lasts.
     pause: Duration,
-    /// Since when one tries.
-    tried: Option<Instant>,
 }
 
 /// A call. When it is dropped before it ended, somebody gave it up.
@@ -59,18 +57,16 @@ impl Breaker {
     pub fn enter(&self) -> Result<Call<'_>, ProviderError> {
         let mut state = self.lock();
         let now = Instant::now();
-        let left = match state.until {
-            None => Duration::ZERO,
-            Some(until) if until > now => until - now,
+        if let Some(until) = state.until {
+            let left = until.saturating_duration_since(now);
+            if !left.is_zero() {
+                let what = format!("{}; it is asked again in {} s", state.what, left.as_secs_f64().ceil());
+                return Err(ProviderError::Unavailable { what, retry_after: Some(left) });
+            }
             // The trial tells soon. One with much to do does not keep the others waiting.
-            Some(_) => state.tried.map_or(Duration::ZERO, |tried| (tried + FIRST_PAUSE).saturating_duration_since(now)),
-        };
-        if !left.is_zero() {
-            let (what, seconds) = (&state.what, left.as_secs_f64().ceil());
-            return Err(ProviderError::Unavailable { what: format!("{what}; it is asked again in {seconds} s"), retry_after: Some(left) });
+            state.until = Some(now + FIRST_PAUSE);
         }
-        state.tried = state.until.map(|_| now);
-        Ok(Call { breaker: self, since: now, is_trial: state.tried.is_some(), has_ended: false })
+        Ok(Call { breaker: self, since: now, is_trial: state.until.is_some(), has_ended: false })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -100,9 +96,7 @@ impl Call<'_> {
         let asked = asked.unwrap_or_default().min(LONGEST_ASKED);
         // Somebody who began before may have heard an answer meanwhile.
         let is_trial = self.is_trial && state.until.is_some();
-        if is_trial {
-            state.tried = None;
-        } else if state.until.is_some() {
+        if !is_trial && state.until.is_some() {
             // Others failed meanwhile, and what is to be done was done.
             state.until = state.until.max(Some(Instant::now() + asked));
             return;
@@ -131,7 +125,9 @@ impl Drop for Call<'_> {
         if waited >= self.breaker.patient {
             self.end(&format!("no answer within {:.1} s", waited.as_secs_f64()), None, 1);
         } else if self.is_trial {
-            self.breaker.lock().tried = None;
+            let mut state = self.breaker.lock();
+            // Nothing is known, and the next one may try.
+            state.until = state.until.map(|_| Instant::now());
         }
     }
 }

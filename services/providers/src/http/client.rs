@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use context_model::shown_url;
 use futures::future::try_join_all;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -42,7 +43,7 @@ impl std::fmt::Debug for Secret {
 }
 
 /// Where a provider is and how it is reached.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Access {
     /// The address that paths are appended to, `http://` or `https://`.
     pub url: String,
@@ -50,6 +51,13 @@ pub struct Access {
     pub key: Option<Secret>,
     /// How long one attempt may take, from the connection to the last byte of the answer.
     pub patience: Duration,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { url, key, patience } = self;
+        f.debug_struct("Access").field("url", &shown_url(url)).field("key", key).field("patience", patience).finish()
+    }
 }
 
 /// How a key is sent.
@@ -104,9 +112,9 @@ impl Client {
     /// A sentence: an address or a key that cannot be used.
     pub fn new(access: &Access, key_header: KeyHeader) -> Result<Self, String> {
         let url = access.url.trim().trim_end_matches('/').to_owned();
-        let parsed: Uri = url.parse().map_err(|_| format!("`{url}` is not an address"))?;
+        let parsed: Uri = url.parse().map_err(|_| format!("`{}` is not an address", shown_url(&url)))?;
         if !matches!(parsed.scheme_str(), Some("http" | "https")) || parsed.host().is_none() || parsed.query().is_some() {
-            return Err(format!("`{url}` is not an address; write it as http://host:port or https://host"));
+            return Err(format!("`{}` is not an address; write it as http://host:port or https://host", shown_url(&url)));
         }
         let key = match &access.key {
             None => None,

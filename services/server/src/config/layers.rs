@@ -7,7 +7,7 @@ use context_store::Neighbourhood;
 use context_store_postgres::{Parts, Target, TargetError};
 use context_store_sqlite::Started;
 
-use super::{Config, OnFailure};
+use super::{Auth, Config, OnFailure};
 
 fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
@@ -23,8 +23,10 @@ impl Config {
     pub fn engine(&self) -> EngineConfig {
         let search = &self.search;
         EngineConfig {
+            auth: self.network.auth != Auth::Off,
             limits: self.limits.limits(),
             quotas: self.limits.quotas(),
+            idempotency_bytes: self.limits.idempotency_mb.saturating_mul(1024 * 1024),
             search_truncation_length: size(search.search_truncation_length),
             fts: search.enable_fts,
             fts_language: search.fts_language.clone(),

@@ -29,10 +29,15 @@ pub struct LimitSettings {
     #[arg(long = "quota-artifacts", env = "CONTEXT_QUOTA_ARTIFACTS", value_name = "N", default_value = "0", value_parser = number(0, 1_000_000_000_000), global = true)]
     pub quota_artifacts: u64,
 
-    /// Megabytes (1024 × 1024 bytes) of texts, metadata, images and all versions of artifacts that each owner may have, 0 to
-    /// 1 000 000 000; 0: any number.
+    /// Megabytes (1024 × 1024 bytes) of texts, metadata, images, all versions of artifacts and stored outcomes of requests that
+    /// each owner may have, 0 to 1 000 000 000; 0: any number.
     #[arg(long = "quota-mb", env = "CONTEXT_QUOTA_MB", value_name = "MB", default_value = "0", value_parser = number(0, 1_000_000_000), global = true)]
     pub quota_mb: u64,
+
+    /// Megabytes (1024 × 1024 bytes) of stored outcomes of requests with an idempotency key that each owner may have, 1 to
+    /// 1 000 000. Each is stored for 24 hours; one of a single write takes about 200 bytes.
+    #[arg(long, env = "CONTEXT_IDEMPOTENCY_MB", value_name = "MB", default_value = "64", value_parser = number(1, 1_000_000), global = true)]
+    pub idempotency_mb: u64,
 }
 
 impl LimitSettings {

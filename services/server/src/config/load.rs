@@ -13,6 +13,11 @@ pub struct Load {
     #[arg(long = "max-connections", env = "CONTEXT_MAX_CONNECTIONS", value_name = "N", default_value = "1024", value_parser = number(1, 100_000), global = true)]
     pub max_connections: u64,
 
+    /// Connections of one client address at most, 0 to 100 000. 0: half of CONTEXT_MAX_CONNECTIONS. Behind a proxy, or a
+    /// published container port, all clients have one address: set it to CONTEXT_MAX_CONNECTIONS there.
+    #[arg(long = "max-connections-per-address", env = "CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", value_name = "N", default_value = "0", value_parser = number(0, 100_000), global = true)]
+    pub max_connections_per_address: u64,
+
     /// Operations that run at once, 1 to 100 000.
     #[arg(long = "max-concurrent-requests", env = "CONTEXT_MAX_CONCURRENT_REQUESTS", value_name = "N", default_value = "256", value_parser = number(1, 100_000), global = true)]
     pub max_concurrent_requests: u64,

@@ -29,7 +29,7 @@ pub use postgres::Postgres;
 pub use read::{ReadError, read};
 pub use search::{RerankProvider, Search};
 pub use storage::{Backend, Storage};
-pub use value::{List, Listen, Secret, expand};
+pub use value::{List, Listen, Secret, Url, expand};
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -105,9 +105,9 @@ impl Config {
     }
 
     /// Whether requests must name a host that is known: without authentication a web page could otherwise reach the
-    /// service by pointing its own name at this machine.
+    /// service by pointing its own name at this machine or at one that its reader's machine reaches.
     #[must_use]
     pub fn checks_host(&self) -> bool {
-        self.network.listen.ip().is_loopback() || !self.network.allowed_hosts.0.is_empty()
+        self.network.auth == Auth::Off || self.network.listen.ip().is_loopback() || !self.network.allowed_hosts.0.is_empty()
     }
 }

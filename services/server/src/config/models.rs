@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use context_engine::Switch;
 
-use super::value::{Secret, number, path, switch};
+use super::value::{Secret, Url, number, path, switch};
 
 /// Who makes embeddings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -74,12 +74,12 @@ pub struct Models {
 
     /// Where Ollama answers. Default: http://localhost:11434.
     #[arg(long, env = "OLLAMA_HOST", value_name = "URL", global = true)]
-    pub ollama_host: Option<String>,
+    pub ollama_host: Option<Url>,
 
     /// Where the embedding provider answers, for those without an address of their own (azure, tei) or another one than
     /// usual: for openai the address up to and with /v1, for the others without a path.
     #[arg(long, env = "EMBEDDING_URL", value_name = "URL", global = true)]
-    pub embedding_url: Option<String>,
+    pub embedding_url: Option<Url>,
 
     /// The key of the embedding provider.
     #[arg(long, env = "EMBEDDING_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]
@@ -156,7 +156,7 @@ pub struct Models {
     /// Where it answers, when not at the provider's usual address (for ollama OLLAMA_HOST): for openai the address up to and
     /// with /v1, for the others without a path.
     #[arg(long, env = "SUMMARY_URL", value_name = "URL", global = true)]
-    pub summary_url: Option<String>,
+    pub summary_url: Option<Url>,
 
     /// The key of the provider of summaries.
     #[arg(long, env = "SUMMARY_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]

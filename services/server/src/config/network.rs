@@ -39,7 +39,8 @@ pub struct Network {
     #[arg(long, env = "AUTH", value_name = "HOW", default_value = "off", hide_possible_values = true, ignore_case = true, global = true)]
     pub auth: Auth,
 
-    /// Listen on other than loopback addresses although nobody is authenticated.
+    /// Listen on other than loopback addresses without authentication: who reaches the port can then read, change and
+    /// delete everything.
     #[arg(
         long = "insecure",
         env = "CONTEXT_INSECURE",
@@ -54,9 +55,9 @@ pub struct Network {
     )]
     pub insecure: bool,
 
-    /// Host names, besides the loopback ones, under which clients reach the service, between commas. Requests for other
-    /// names are refused while nobody is authenticated on a loopback address, and wherever this is set: that stops a
-    /// web page from reaching the service under its own name.
+    /// Host names, besides `localhost` and addresses, under which clients reach the service, between commas. Requests for
+    /// other names are refused without authentication, on loopback addresses, and wherever this is set: that stops a web
+    /// page from reaching the service under its own name.
     #[arg(
         long = "allowed-hosts",
         env = "CONTEXT_ALLOWED_HOSTS",

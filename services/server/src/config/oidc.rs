@@ -6,7 +6,7 @@ use clap::Args;
 use context_engine::{Scope, TokenRules};
 use context_oidc::Settings;
 
-use super::value::{List, number};
+use super::value::{List, Url, number};
 
 /// Settings of tokens; they count with AUTH=oidc.
 #[derive(Debug, Clone, Args)]
@@ -15,7 +15,7 @@ pub struct Oidc {
     /// The issuer whose tokens are accepted, exactly as it stands in their `iss`; its keys are found by
     /// /.well-known/openid-configuration. http only on this machine.
     #[arg(long, env = "OIDC_ISSUER", value_name = "URL", global = true)]
-    pub oidc_issuer: Option<String>,
+    pub oidc_issuer: Option<Url>,
 
     /// Whom tokens must be meant for: a token's `aud` names one of these, between commas.
     #[arg(long, env = "OIDC_AUDIENCE", value_name = "NAMES", default_value = "", hide_default_value = true, global = true)]
@@ -23,7 +23,7 @@ pub struct Oidc {
 
     /// Where the issuer's keys are, for one that has no discovery document.
     #[arg(long, env = "OIDC_JWKS_URL", value_name = "URL", global = true)]
-    pub oidc_jwks_url: Option<String>,
+    pub oidc_jwks_url: Option<Url>,
 
     /// The claim with the scopes: words between spaces, or a list; /a/b for a claim inside of another.
     #[arg(long, env = "OIDC_SCOPE_CLAIM", value_name = "NAME", default_value = "scope", global = true)]
@@ -80,17 +80,17 @@ impl Oidc {
     /// # Errors
     /// A sentence that names the setting which is missing.
     pub fn settings(&self) -> Result<Settings, String> {
-        let issuer = self.oidc_issuer.clone().ok_or("AUTH is `oidc`, which needs OIDC_ISSUER: the address of the issuer of tokens")?;
+        let issuer = self.oidc_issuer.as_ref().ok_or("AUTH is `oidc`, which needs OIDC_ISSUER: the address of the issuer of tokens")?;
         if self.oidc_audience.0.is_empty() {
             return Err("AUTH is `oidc`, which needs OIDC_AUDIENCE: without it tokens for other services would be accepted".to_owned());
         }
         Ok(Settings {
-            jwks_url: self.oidc_jwks_url.clone(),
+            jwks_url: self.oidc_jwks_url.as_ref().map(|url| url.as_str().to_owned()),
             owner_claim: self.oidc_owner_claim.clone(),
             scope_claim: self.oidc_scope_claim.clone(),
             clock_skew: Duration::from_secs(self.oidc_clock_skew_seconds),
             keys_max_age: Duration::from_secs(self.oidc_keys_max_age_minutes * 60),
-            ..Settings::new(issuer.trim(), self.oidc_audience.0.clone())
+            ..Settings::new(issuer.as_str().trim(), self.oidc_audience.0.clone())
         })
     }
 

@@ -41,9 +41,11 @@ pub fn read<C: CommandFactory + FromArgMatches>(
         Ok(text) => expand(&text, env).into(),
         Err(not_unicode) => not_unicode,
     }));
+    // What clap says may repeat a value, and that may be an address with a password, of whatever setting.
+    let secretive: Vec<String> = line.iter().filter_map(|argument| argument.to_str()).filter_map(address).map(str::to_owned).collect();
     let mut command = C::command().args_override_self(true).mut_args(without_env);
-    let mut matches = command.try_get_matches_from_mut(line).map_err(|error| refusal(&error, &named))?;
-    C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named))
+    let mut matches = command.try_get_matches_from_mut(line).map_err(|error| refusal(&error, &named, &secretive))?;
+    C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named, &secretive))
 }
 
 /// Keeps clap from reading the variable itself, unexpanded, but not from telling its name.
@@ -54,14 +56,22 @@ fn without_env(arg: Arg) -> Arg {
     arg.env(Resettable::Reset).help(format!("{help} [env: {name}]")).long_help(format!("{long_help}\n\n[env: {name}]"))
 }
 
-fn refusal(error: &clap::Error, command: &Command) -> ReadError {
+/// The value of an argument that looks like an address, which may hold a password.
+fn address(argument: &str) -> Option<&str> {
+    let value = argument.strip_prefix("--").and_then(|flag| flag.split_once('=')).map_or(argument, |(_, value)| value);
+    (value.contains('@') || value.contains("://")).then_some(value)
+}
+
+fn refusal(error: &clap::Error, command: &Command, secretive: &[String]) -> ReadError {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let text = error.render();
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
         let text = if terminal { text.ansi().to_string() } else { text.to_string() };
         return ReadError { text: format!("{}\n", text.trim_end()), exit_code: 0 };
     }
-    ReadError { text: about_a_value(error, command).unwrap_or_else(|| error.render().to_string()), exit_code: 2 }
+    let text = about_a_value(error, command).unwrap_or_else(|| error.render().to_string());
+    let text = secretive.iter().fold(text, |text, value| text.replace(value, &context_model::shown_url(value)));
+    ReadError { text, exit_code: 2 }
 }
 
 /// clap names the flag; whoever set an environment variable looks for that.

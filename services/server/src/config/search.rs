@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use context_engine::Switch;
 
-use super::value::{Secret, boolean, fraction, number, path, switch};
+use super::value::{Secret, Url, boolean, fraction, number, path, switch};
 
 /// Who reranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -97,7 +97,7 @@ pub struct Search {
 
     /// Where the reranking provider answers, when not at its usual address (tei has none), without a path.
     #[arg(long, env = "RERANK_URL", value_name = "URL", global = true)]
-    pub rerank_url: Option<String>,
+    pub rerank_url: Option<Url>,
 
     /// The reranking model's name; cohere, jina and voyage need it.
     #[arg(long, env = "RERANK_MODEL", value_name = "NAME", global = true)]

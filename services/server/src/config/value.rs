@@ -44,6 +44,32 @@ impl std::fmt::Debug for Secret {
     }
 }
 
+/// An address that may hold a user and a password: it prints without them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url(String);
+
+impl Url {
+    /// The address itself.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&context_model::shown_url(&self.0))
+    }
+}
+
+impl std::str::FromStr for Url {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
 impl std::str::FromStr for Secret {
     type Err = std::convert::Infallible;
 
@@ -138,9 +164,14 @@ pub(super) fn origins(text: &str) -> Result<List, String> {
     for origin in &list.0 {
         let uri = origin.parse::<http::Uri>();
         let plain = uri.is_ok_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some() && uri.path() == "/" && uri.query().is_none()
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some()
+                && uri.path() == "/"
+                && uri.query().is_none()
+                && !origin.contains('@')
         });
         if !plain || origin.ends_with('/') {
+            let origin = context_model::shown_url(origin);
             return Err(format!("`{origin}` is not an origin; write it as https://app.example or http://localhost:5173"));
         }
     }

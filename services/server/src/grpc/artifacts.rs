@@ -6,7 +6,7 @@ use tonic::Request;
 
 use super::contexts::{Contexts, Reply, write_context};
 use crate::authenticate::Who;
-use crate::operation::Operation;
+use context_model::Operation;
 
 #[tonic::async_trait]
 impl ArtifactService for Contexts {

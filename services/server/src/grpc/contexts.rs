@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use context_engine::WriteContext;
-use context_model::Error;
+use context_model::{Error, Operation};
 use context_proto::v1 as pb;
 use context_proto::v1::context_service_server::ContextService;
 use prost::Message;
@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 use super::metadata::{deadline, idempotency_key};
 use crate::app::App;
 use crate::authenticate::Who;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 use crate::wire::status;
 
 /// A reply smaller than this is not worth compressing.
@@ -47,25 +47,19 @@ impl Contexts {
         R: TryFrom<T> + Message,
         R::Error: Refusal,
     {
-        let who = Who::of(&self.app, request.extensions()).map_err(|error| status(&error))?;
+        let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
         let deadline = deadline(request.metadata());
-        let compressed = request.metadata().contains_key("grpc-encoding");
         let message = request.into_inner();
-        // What came over the wire is counted already; what it unpacked to is known only now.
-        let unpacked = if compressed { self.app.lease(message.encoded_len()) } else { Ok(None) };
-        let _unpacked = unpacked.map_err(|error| status(&error))?;
         let caller = who.clone();
         let work = async { work(caller, M::try_from(message).map_err(Refusal::into_error)?).await };
-        let reply = self.app.call(&who, operation, Wire::Grpc, deadline, work).await.map_err(|error| status(&error))?;
+        let reply = self.app.call(&who, operation, Transport::Grpc, deadline, work).await.map_err(|error| status(&error))?;
         let reply = R::try_from(reply).map_err(|error| status(&error.into_error()))?;
         let bytes = reply.encoded_len();
-        let lease = self.app.lease(bytes).map_err(|error| status(&error))?;
+        // Its encoding, and half of that while the buffer grows. With it the largest entry still fits an owner's share.
+        who.count_reply(bytes.saturating_add(bytes / 2)).map_err(|error| status(&error))?;
         let mut response = Response::new(reply);
         if bytes < MIN_COMPRESSED_BYTES {
             response.disable_compression();
-        }
-        if let Some(lease) = lease {
-            response.extensions_mut().insert(lease);
         }
         Ok(response)
     }

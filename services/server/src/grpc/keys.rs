@@ -6,8 +6,8 @@ use tonic::{Request, Response};
 
 use super::contexts::{Contexts, Reply};
 use crate::authenticate::Who;
-use crate::operation::Operation;
 use crate::wire::status;
+use context_model::Operation;
 
 #[tonic::async_trait]
 impl ApiKeyService for Contexts {
@@ -37,7 +37,7 @@ impl ApiKeyService for Contexts {
     }
 
     async fn get_caller(&self, request: Request<pb::GetCallerRequest>) -> Reply<pb::GetCallerResponse> {
-        let who = Who::of(&self.app, request.extensions()).map_err(|error| status(&error))?;
+        let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
         let caller = who.caller();
         let scopes = caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
         let threads = caller.within().map(context_model::ThreadSet::shown).unwrap_or_default();

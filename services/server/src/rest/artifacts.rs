@@ -6,7 +6,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use context_model::{
     CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply, DeleteArtifactRequest, Error, GetArtifactReply, GetArtifactRequest,
-    ListArtifactsReply, ListArtifactsRequest, SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactBody, UpdateArtifactReply,
+    ListArtifactsReply, ListArtifactsRequest, Operation, SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactBody,
+    UpdateArtifactReply,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -17,7 +18,7 @@ use super::contexts::write_context;
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
 use crate::authenticate::Who;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
 /// Create an artifact
 ///
@@ -44,11 +45,12 @@ pub async fn create_artifact(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.create_artifact(who.caller(), request, write);
-    let reply = app.call(&who, Operation::CreateArtifact, Wire::Rest, None, work).await?;
-    let mut response = json(&app, StatusCode::CREATED, &reply)?;
+    let reply = app.call(&who, Operation::CreateArtifact, Transport::Rest, None, work).await?;
     let location = HeaderValue::from_str(&format!("/v1/artifacts/{}", reply.id)).map_err(Error::internal)?;
+    let tag = etag(reply.version);
+    let mut response = json(&who, StatusCode::CREATED, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
-    response.headers_mut().insert(header::ETAG, etag(reply.version));
+    response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
 
@@ -64,7 +66,7 @@ pub async fn create_artifact(
         ("limit" = Option<i64>, Query, description = "Artifacts at most; absent: 10.", minimum = 1, maximum = 50),
         ("offset" = Option<i64>, Query, description = "Artifacts to skip; absent: 0.", minimum = 0, maximum = 4294967295i64),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the reply before; not together with an offset."),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
 )]
@@ -77,8 +79,8 @@ pub async fn list_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Qu
     };
     query.finish()?;
     let work = app.engine.list_artifacts(who.caller(), request);
-    let reply = app.call(&who, Operation::ListArtifacts, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::ListArtifacts, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Search artifacts
@@ -92,7 +94,7 @@ pub async fn list_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Qu
     params(
         ("query" = String, Query, description = "What to look for.", min_length = 1, max_length = 1000, example = "release"),
         ("limit" = Option<i64>, Query, description = "Artifacts at most; absent: 10.", minimum = 1, maximum = 50),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The artifacts that match", body = SearchArtifactsReply))
 )]
@@ -104,8 +106,8 @@ pub async fn search_artifacts(who: Who, State(app): State<Arc<App>>, mut query: 
     };
     query.finish()?;
     let work = app.engine.search_artifacts(who.caller(), request);
-    let reply = app.call(&who, Operation::SearchArtifacts, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::SearchArtifacts, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Fetch an artifact
@@ -118,7 +120,7 @@ pub async fn search_artifacts(who: Who, State(app): State<Arc<App>>, mut query: 
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0),
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0),
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the artifact as the caller has it.")
     ),
     responses(
@@ -138,10 +140,10 @@ pub async fn get_artifact(
     let request = GetArtifactRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
     query.finish()?;
     let work = app.engine.get_artifact(who.caller(), request);
-    let reply = app.call(&who, Operation::GetArtifact, Wire::Rest, None, work).await?;
+    let reply = app.call(&who, Operation::GetArtifact, Transport::Rest, None, work).await?;
     let version = reply.artifact.version;
     let mut response =
-        if none_match_names(&headers, version) { StatusCode::NOT_MODIFIED.into_response() } else { json(&app, StatusCode::OK, &reply)? };
+        if none_match_names(&headers, version) { StatusCode::NOT_MODIFIED.into_response() } else { json(&who, StatusCode::OK, reply)? };
     response.headers_mut().insert(header::ETAG, etag(version));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     Ok(response)
@@ -176,9 +178,10 @@ pub async fn update_artifact(
     let mut request = body.for_artifact(path.artifact_id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
     let work = app.engine.update_artifact(who.caller(), request, write);
-    let reply = app.call(&who, Operation::UpdateArtifact, Wire::Rest, None, work).await?;
-    let mut response = json(&app, StatusCode::OK, &reply)?;
-    response.headers_mut().insert(header::ETAG, etag(reply.artifact.version));
+    let reply = app.call(&who, Operation::UpdateArtifact, Transport::Rest, None, work).await?;
+    let tag = etag(reply.artifact.version);
+    let mut response = json(&who, StatusCode::OK, reply)?;
+    response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
 
@@ -203,6 +206,6 @@ pub async fn delete_artifact(who: Who, State(app): State<Arc<App>>, path: Artifa
         return Err(Error::invalid("If-Match", "`If-Match` is not supported by DELETE; leave it out").into());
     }
     let work = app.engine.delete_artifact(who.caller(), DeleteArtifactRequest { artifact_id: path.artifact_id }, write);
-    let reply = app.call(&who, Operation::DeleteArtifact, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::DeleteArtifact, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }

@@ -1,22 +1,33 @@
 //! JSON in and out.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequest, Request};
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use context_model::{Error, Reason, decode_slice};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 
 use super::Problem;
 use crate::app::App;
-use crate::memory::{Lease, too_large};
+use crate::authenticate::Who;
+use crate::body::CountedBody;
+use crate::memory::too_large;
 
 /// A body of this size or more is parsed on a thread that may block.
 const LARGE_BODY_BYTES: usize = 256 * 1024;
+/// A reply beyond this size is written while it is sent.
+const LARGE_REPLY_BYTES: usize = 256 * 1024;
+/// The pieces of such a reply, and how many may wait for the peer.
+const PIECE_BYTES: usize = 64 * 1024;
+const PIECES: usize = 2;
 
 /// A JSON request body. Unlike axum's, its errors are the ones of every other wire.
 pub struct JsonBody<T>(pub T);
@@ -27,23 +38,19 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Problem> {
         check_media_type(request.headers())?;
         let limit = app.limits.max_message_bytes();
-        let lease = request.extensions().get::<Arc<Lease>>().cloned();
-        let body = request.into_body();
+        let lease = Who::of(request.extensions())?.lease;
+        let body = CountedBody::new(request.into_body(), lease.clone());
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large("body", limit).into());
         }
         let bytes = Limited::new(body, limit).collect().await.map_err(|error| body_error(error.as_ref(), limit))?.to_bytes();
-        let value = if bytes.len() < LARGE_BODY_BYTES {
+        let is_large = bytes.len() >= LARGE_BODY_BYTES;
+        let decode = move || {
+            // Its strings once more, and its values.
+            lease.grow(bytes.len().saturating_add(value_bytes(&bytes)))?;
             decode_slice(&bytes)
-        } else {
-            let decode = move || {
-                if let Some(lease) = lease {
-                    lease.grow(value_bytes(&bytes))?;
-                }
-                decode_slice(&bytes)
-            };
-            tokio::task::spawn_blocking(decode).await.map_err(Error::internal)?
         };
+        let value = if is_large { tokio::task::spawn_blocking(decode).await.map_err(Error::internal)? } else { decode() };
         Ok(Self(value?))
     }
 }
@@ -94,19 +101,86 @@ fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error 
     Error::invalid("body", "`body` ended before it was complete")
 }
 
-/// A JSON reply.
+/// A JSON reply. A large one is written piece by piece as its peer takes it, so that what it holds is the value.
 ///
 /// # Errors
 /// `OVERLOADED` when there is no memory for it.
-pub fn json<T: Serialize>(app: &App, status: StatusCode, value: &T) -> Result<Response, Problem> {
-    let body = serde_json::to_vec(value).map_err(Error::internal)?;
-    let lease = app.lease(body.len())?;
-    let mut response = (status, Body::from(body)).into_response();
+pub fn json<T: Serialize + Send + 'static>(who: &Who, status: StatusCode, value: T) -> Result<Response, Problem> {
+    let mut whole = Bounded::default();
+    let body = match serde_json::to_writer(&mut whole, &value) {
+        Ok(()) => {
+            who.count_reply(whole.0.len())?;
+            Body::from(whole.0)
+        }
+        Err(error) if error.is_io() => {
+            who.count_reply(LARGE_REPLY_BYTES)?;
+            written_as_sent(value)
+        }
+        Err(error) => return Err(Error::internal(error).into()),
+    };
+    let mut response = (status, body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if let Some(lease) = lease {
-        response.extensions_mut().insert(lease);
-    }
     Ok(response)
+}
+
+/// Takes up to [`LARGE_REPLY_BYTES`].
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        if self.0.len() + data.len() > LARGE_REPLY_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(data);
+        Ok(data.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A body that a thread writes as fast as the peer takes it. It ends early, with an error, when the peer has gone.
+fn written_as_sent<T: Serialize + Send + 'static>(value: T) -> Body {
+    let (sender, receiver) = mpsc::channel(PIECES);
+    tokio::task::spawn_blocking(move || {
+        let mut writer = Pieces { piece: Vec::with_capacity(PIECE_BYTES), sender };
+        let written = serde_json::to_writer(&mut writer, &value).map_err(io::Error::from).and_then(|()| writer.flush());
+        if let Err(error) = written
+            && !writer.sender.is_closed()
+        {
+            // The peer sees a reply that breaks off.
+            let _ = writer.sender.blocking_send(Err(error));
+        }
+    });
+    Body::from_stream(ReceiverStream::new(receiver))
+}
+
+/// Hands on what is written in pieces.
+struct Pieces {
+    piece: Vec<u8>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
+}
+
+impl Write for Pieces {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        // A string with an image may come in one call.
+        let taken = data.len().min(PIECE_BYTES - self.piece.len());
+        self.piece.extend_from_slice(&data[..taken]);
+        if self.piece.len() == PIECE_BYTES {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
+        self.sender.blocking_send(Ok(Bytes::from(piece))).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
 }
 
 #[cfg(test)]

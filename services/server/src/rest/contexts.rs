@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use context_engine::WriteContext;
 use context_model::{
     BatchReply, DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply, DeleteContextRequest, Entry, Error,
-    GetContextByIdsReply, GetContextByIdsRequest, StoreContextBatchRequest, StoreContextReply, StoreContextRequest,
+    GetContextByIdsReply, GetContextByIdsRequest, Operation, StoreContextBatchRequest, StoreContextReply, StoreContextRequest,
     UpdateContextBatchRequest, UpdateContextBody, UpdateContextReply,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -18,7 +18,7 @@ use super::conditional::{etag, expected_version, idempotency_key, none_match_nam
 use super::query::{ContextId, Query};
 use crate::app::App;
 use crate::authenticate::Who;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
 pub(super) fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> {
     Ok(WriteContext { idempotency_key: idempotency_key(headers)? })
@@ -54,12 +54,13 @@ pub async fn store_context(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.store_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::StoreContext, Wire::Rest, None, work).await?;
+    let reply = app.call(&who, Operation::StoreContext, Transport::Rest, None, work).await?;
     let status = if reply.duplicate { StatusCode::OK } else { StatusCode::CREATED };
-    let mut response = json(&app, status, &reply)?;
     let location = HeaderValue::from_str(&format!("/v1/contexts/{}", reply.context_id)).map_err(Error::internal)?;
+    let tag = etag(reply.version);
+    let mut response = json(&who, status, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
-    response.headers_mut().insert(header::ETAG, etag(reply.version));
+    response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
 
@@ -89,8 +90,8 @@ pub async fn store_context_batch(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.store_context_batch(who.caller(), request, write);
-    let reply = app.call(&who, Operation::StoreContextBatch, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::StoreContextBatch, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Fetch one entry
@@ -104,7 +105,7 @@ pub async fn store_context_batch(
     params(
         ("context_id" = i64, Path, description = "The entry's id.", minimum = 1, maximum = 9007199254740991i64, example = 42),
         ("include_images" = Option<bool>, Query, description = "Whether images come along; absent: true."),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0),
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0),
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the entry as the caller has it.")
     ),
     responses(
@@ -126,12 +127,12 @@ pub async fn get_context(
         let mut reply = app.engine.get_context_by_ids(who.caller(), request).await?;
         reply.result.pop().ok_or_else(|| Error::context_not_found(id))
     };
-    let entry = app.call(&who, Operation::GetContextByIds, Wire::Rest, None, work).await?;
+    let entry = app.call(&who, Operation::GetContextByIds, Transport::Rest, None, work).await?;
     let tag = etag(entry.version);
     let mut response = if none_match_names(&headers, entry.version) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        json(&app, StatusCode::OK, &entry)?
+        json(&who, StatusCode::OK, entry)?
     };
     response.headers_mut().insert(header::ETAG, tag);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
@@ -150,7 +151,7 @@ pub async fn get_context(
         ("ids" = Vec<i64>, Query, description = "1 to 100 ids, between commas.", style = Form, explode = false, min_items = 1,
             max_items = 100, example = json!([1, 2, 3])),
         ("include_images" = Option<bool>, Query, description = "Whether images come along; absent: true."),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The entries that exist", body = GetContextByIdsReply))
 )]
@@ -159,8 +160,8 @@ pub async fn get_context_by_ids(who: Who, State(app): State<Arc<App>>, mut query
     let request = get_request(ids, &mut query);
     query.finish()?;
     let work = app.engine.get_context_by_ids(who.caller(), request);
-    let reply = app.call(&who, Operation::GetContextByIds, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::GetContextByIds, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsRequest {
@@ -199,9 +200,10 @@ pub async fn update_context(
     let mut request = body.for_context(id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
     let work = app.engine.update_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::UpdateContext, Wire::Rest, None, work).await?;
-    let mut response = json(&app, StatusCode::OK, &reply)?;
-    response.headers_mut().insert(header::ETAG, etag(reply.version));
+    let reply = app.call(&who, Operation::UpdateContext, Transport::Rest, None, work).await?;
+    let tag = etag(reply.version);
+    let mut response = json(&who, StatusCode::OK, reply)?;
+    response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
 
@@ -230,8 +232,8 @@ pub async fn update_context_batch(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.update_context_batch(who.caller(), request, write);
-    let reply = app.call(&who, Operation::UpdateContextBatch, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::UpdateContextBatch, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Delete one entry
@@ -261,8 +263,8 @@ pub async fn delete_context_by_id(
     }
     let request = DeleteContextRequest { context_ids: Some(vec![id]), thread_id: None };
     let work = app.engine.delete_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::DeleteContext, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::DeleteContext, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Delete entries or a thread
@@ -285,8 +287,8 @@ pub async fn delete_context(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.delete_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::DeleteContext, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::DeleteContext, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Delete entries by criteria
@@ -309,6 +311,6 @@ pub async fn delete_context_batch(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.delete_context_batch(who.caller(), request, write);
-    let reply = app.call(&who, Operation::DeleteContextBatch, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::DeleteContextBatch, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }

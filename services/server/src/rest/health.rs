@@ -41,7 +41,8 @@ pub async fn healthz() -> axum::Json<Health> {
 
 /// Tell whether requests can be answered
 ///
-/// Asks the database whether it answers and has the right schema; 503 when not, or while the service is stopping.
+/// Asks the database whether it answers and has the right schema; 503 when not, after the database reported damage, or while
+/// the service is stopping.
 #[utoipa::path(
     get,
     path = "/readyz",

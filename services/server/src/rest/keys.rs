@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use context_model::{ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, UpdateApiKeyBody};
+use context_model::{ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Operation, UpdateApiKeyBody};
 use http::{HeaderValue, StatusCode, header};
 
 use super::Problem;
@@ -12,7 +12,7 @@ use super::body::{JsonBody, json};
 use super::query::KeyPath;
 use crate::app::App;
 use crate::authenticate::Who;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
 /// Make an API key
 ///
@@ -33,9 +33,9 @@ pub async fn create_api_key(
     JsonBody(request): JsonBody<CreateApiKeyRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.create_api_key(who.caller(), request);
-    let reply = app.call(&who, Operation::CreateApiKey, Wire::Rest, None, work).await?;
-    let mut response = json(&app, StatusCode::CREATED, &reply)?;
+    let reply = app.call(&who, Operation::CreateApiKey, Transport::Rest, None, work).await?;
     let location = HeaderValue::from_str(&format!("/v1/api-keys/{}", reply.api_key.id)).map_err(Error::internal)?;
+    let mut response = json(&who, StatusCode::CREATED, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
 }
@@ -52,8 +52,8 @@ pub async fn create_api_key(
 )]
 pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let work = app.engine.list_api_keys(who.caller());
-    let reply = app.call(&who, Operation::ListApiKeys, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::ListApiKeys, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Fetch an API key
@@ -69,8 +69,8 @@ pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Resp
 )]
 pub async fn get_api_key(who: Who, State(app): State<Arc<App>>, KeyPath(key_id): KeyPath) -> Result<Response, Problem> {
     let work = app.engine.get_api_key(who.caller(), ApiKeyRequest { key_id });
-    let reply = app.call(&who, Operation::GetApiKey, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::GetApiKey, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Change an API key
@@ -92,8 +92,8 @@ pub async fn update_api_key(
     JsonBody(body): JsonBody<UpdateApiKeyBody>,
 ) -> Result<Response, Problem> {
     let work = app.engine.update_api_key(who.caller(), body.for_key(key_id));
-    let reply = app.call(&who, Operation::UpdateApiKey, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::UpdateApiKey, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Switch an API key off
@@ -109,6 +109,6 @@ pub async fn update_api_key(
 )]
 pub async fn deactivate_api_key(who: Who, State(app): State<Arc<App>>, KeyPath(key_id): KeyPath) -> Result<Response, Problem> {
     let work = app.engine.deactivate_api_key(who.caller(), ApiKeyRequest { key_id });
-    let reply = app.call(&who, Operation::DeactivateApiKey, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::DeactivateApiKey, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use context_model::{ListThreadsReply, ListThreadsRequest, Statistics};
+use context_model::{ListThreadsReply, ListThreadsRequest, Operation, Statistics};
 use http::StatusCode;
 
 use super::Problem;
@@ -12,7 +12,7 @@ use super::body::json;
 use super::query::Query;
 use crate::app::App;
 use crate::authenticate::Who;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
 /// List threads
 ///
@@ -30,8 +30,8 @@ pub async fn list_threads(who: Who, State(app): State<Arc<App>>, mut query: Quer
         ListThreadsRequest { limit: query.integer("limit"), offset: query.integer("offset"), min_revision: query.integer("min_revision") };
     query.finish()?;
     let work = app.engine.list_threads(who.caller(), request);
-    let reply = app.call(&who, Operation::ListThreads, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::ListThreads, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Count entries and tell the state of every feature
@@ -43,13 +43,13 @@ pub async fn list_threads(who: Who, State(app): State<Arc<App>>, mut query: Quer
     path = "/v1/statistics",
     operation_id = "get_statistics",
     tag = "overview",
-    params(("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)),
+    params(("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)),
     responses((status = 200, description = "The statistics", body = Statistics))
 )]
 pub async fn get_statistics(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
     let min_revision = query.integer("min_revision");
     query.finish()?;
     let work = app.engine.get_statistics(who.caller(), min_revision);
-    let statistics = app.call(&who, Operation::GetStatistics, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &statistics)
+    let statistics = app.call(&who, Operation::GetStatistics, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, statistics)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use context_model::{
-    FtsSearchContextReply, FtsSearchContextRequest, HybridSearchContextReply, HybridSearchContextRequest, SearchContextReply,
+    FtsSearchContextReply, FtsSearchContextRequest, HybridSearchContextReply, HybridSearchContextRequest, Operation, SearchContextReply,
     SearchContextRequest, SemanticSearchContextReply, SemanticSearchContextRequest,
 };
 use http::StatusCode;
@@ -14,7 +14,7 @@ use super::Problem;
 use super::body::{JsonBody, json};
 use crate::app::App;
 use crate::authenticate::Who;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
 /// Find entries by filters
 ///
@@ -37,8 +37,8 @@ pub async fn search_context(
     JsonBody(request): JsonBody<SearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::SearchContext, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::SearchContext, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Find entries by meaning
@@ -58,8 +58,8 @@ pub async fn semantic_search_context(
     JsonBody(request): JsonBody<SemanticSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.semantic_search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::SemanticSearchContext, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::SemanticSearchContext, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Find entries by their words
@@ -79,8 +79,8 @@ pub async fn fts_search_context(
     JsonBody(request): JsonBody<FtsSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.fts_search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::FtsSearchContext, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::FtsSearchContext, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Find entries by words and meaning together
@@ -101,6 +101,6 @@ pub async fn hybrid_search_context(
     JsonBody(request): JsonBody<HybridSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.hybrid_search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::HybridSearchContext, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::HybridSearchContext, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }

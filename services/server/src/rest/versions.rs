@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use context_model::{
     DiffArtifactVersionsReply, DiffArtifactVersionsRequest, GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply,
-    ListArtifactVersionsRequest, RestoreArtifactVersionReply, RestoreArtifactVersionRequest,
+    ListArtifactVersionsRequest, Operation, RestoreArtifactVersionReply, RestoreArtifactVersionRequest,
 };
 use http::{HeaderMap, StatusCode, header};
 
@@ -17,7 +17,7 @@ use super::contexts::write_context;
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
 use crate::authenticate::Who;
-use crate::operation::{Operation, Wire};
+use crate::transport::Transport;
 
 /// List the versions of an artifact
 ///
@@ -29,7 +29,7 @@ use crate::operation::{Operation, Wire};
     tag = "artifacts",
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The versions", body = ListArtifactVersionsReply))
 )]
@@ -42,8 +42,8 @@ pub async fn list_artifact_versions(
     let request = ListArtifactVersionsRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
     query.finish()?;
     let work = app.engine.list_artifact_versions(who.caller(), request);
-    let reply = app.call(&who, Operation::ListArtifactVersions, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::ListArtifactVersions, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Fetch a version of an artifact
@@ -57,7 +57,7 @@ pub async fn list_artifact_versions(
     params(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("version" = i64, Path, description = "The version's number.", minimum = 1),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "The version", body = GetArtifactVersionReply))
 )]
@@ -72,8 +72,8 @@ pub async fn get_artifact_version(
     query.finish()?;
     let request = GetArtifactVersionRequest { artifact_id: path.artifact_id, version_number, min_revision };
     let work = app.engine.get_artifact_version(who.caller(), request);
-    let reply = app.call(&who, Operation::GetArtifactVersion, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::GetArtifactVersion, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }
 
 /// Restore a version of an artifact
@@ -104,9 +104,10 @@ pub async fn restore_artifact_version(
     let expected_version = expected_version(&headers, None)?;
     let request = RestoreArtifactVersionRequest { artifact_id: path.artifact_id, version_number, expected_version };
     let work = app.engine.restore_artifact_version(who.caller(), request, write);
-    let reply = app.call(&who, Operation::RestoreArtifactVersion, Wire::Rest, None, work).await?;
-    let mut response = json(&app, StatusCode::OK, &reply)?;
-    response.headers_mut().insert(header::ETAG, etag(reply.current_version));
+    let reply = app.call(&who, Operation::RestoreArtifactVersion, Transport::Rest, None, work).await?;
+    let tag = etag(reply.current_version);
+    let mut response = json(&who, StatusCode::OK, reply)?;
+    response.headers_mut().insert(header::ETAG, tag);
     Ok(response)
 }
 
@@ -122,7 +123,7 @@ pub async fn restore_artifact_version(
         ("artifact_id" = String, Path, description = "The artifact's id, a UUID.", format = "uuid"),
         ("from_version" = i64, Query, description = "The older side.", minimum = 1, example = 1),
         ("to_version" = Option<i64>, Query, description = "The newer side; absent: the current version.", minimum = 1),
-        ("min_revision" = Option<i64>, Query, description = "Wait until the store has reached this revision.", minimum = 0)
+        ("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)
     ),
     responses((status = 200, description = "What differs", body = DiffArtifactVersionsReply))
 )]
@@ -140,6 +141,6 @@ pub async fn diff_artifact_versions(
     };
     query.finish()?;
     let work = app.engine.diff_artifact_versions(who.caller(), request);
-    let reply = app.call(&who, Operation::DiffArtifactVersions, Wire::Rest, None, work).await?;
-    json(&app, StatusCode::OK, &reply)
+    let reply = app.call(&who, Operation::DiffArtifactVersions, Transport::Rest, None, work).await?;
+    json(&who, StatusCode::OK, reply)
 }

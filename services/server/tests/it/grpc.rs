@@ -62,17 +62,19 @@ async fn an_unknown_method_is_unimplemented() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_is_honoured() {
     let service = Service::start().await;
-    let message = ListThreadsRequest { min_revision: Some(5), ..Default::default() }.encode_to_vec();
-    let mut body = vec![0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
+    let search: context_model::SearchContextRequest = serde_json::from_value(service.endless_search_body().await).unwrap();
+    let message = context_proto::v1::SearchContextRequest::from(search).encode_to_vec();
+    let mut body = vec![0];
+    body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
     body.extend(message);
     // tonic's client would end the call itself.
     let request = service
-        .request("POST", "/context.v1.ContextService/ListThreads")
+        .request("POST", "/context.v1.ContextService/SearchContext")
         .header("content-type", "application/grpc")
         .header("grpc-timeout", "100m")
         .body(body)
         .http2();
-    let reply = tokio::time::timeout(Duration::from_secs(4), request.send()).await.expect("before the wait for the revision ends");
+    let reply = tokio::time::timeout(Duration::from_secs(30), request.send()).await.expect("long before the service's own limit");
     assert_eq!(reply.header("grpc-status"), Some("4"));
 }
 
@@ -117,8 +119,7 @@ async fn a_message_beyond_the_limit_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_answers_unavailable_with_retry_info() {
     let service = Service::start_with(&["--max-concurrent-requests=1", "--request-queue=0"]).await;
-    let mut waiting = client(&service).await;
-    let slow = tokio::spawn(async move { waiting.list_threads(ListThreadsRequest { min_revision: Some(1), ..Default::default() }).await });
+    let slow = tokio::spawn(service.endless_search().await.send());
     service.until_busy().await;
     let status = client(&service).await.list_threads(ListThreadsRequest::default()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);

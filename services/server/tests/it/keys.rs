@@ -3,10 +3,14 @@
 use std::time::{Duration, Instant};
 
 use context_engine::Admin;
+use context_proto::v1 as pb;
+use context_proto::v1::api_key_service_client::ApiKeyServiceClient;
 use http::StatusCode;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::client::{Reply, Request};
+use crate::quotas::services;
 use crate::service::{Service, settings};
 
 fn with(request: Request, key: &str) -> Request {
@@ -72,13 +76,13 @@ async fn a_key_gives_no_right_that_it_lacks_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_with_one_key_verifies_it_once() {
+async fn a_burst_with_a_new_key_needs_no_bcrypt() {
     let (service, key) = keyed().await;
     let requests = (0..2000).map(|_| with(service.get("/v1/threads?limit=1"), &key).send());
     let replies: Vec<Reply> = futures::StreamExt::collect(futures::StreamExt::buffer_unordered(futures::stream::iter(requests), 100)).await;
     assert!(replies.iter().all(|reply| reply.status == StatusCode::OK));
     let metrics = service.get("/metrics").send().await.body;
-    assert!(metrics.contains("context_key_verifications 1\n"), "{metrics}");
+    assert!(metrics.contains("context_key_verifications 0\n"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -123,7 +127,7 @@ async fn the_audit_log_says_who_did_what_and_what_was_refused_without_contents()
     let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).cloned().collect::<Vec<_>>();
     let made: Vec<_> = of("OK").iter().map(|line| line["entity"].clone()).collect();
-    assert_eq!(made, [json!("context"), json!("artifact")]);
+    assert_eq!(made, [json!("api_key"), json!("api_key"), json!("context"), json!("artifact")]);
     let refused = &of("SCOPE_MISSING")[0];
     assert_eq!((&refused["operation"], &refused["key_id"]), (&json!("store_context"), &json!(reader.id)));
     assert!(!log.contains("canary"), "{log}");
@@ -144,4 +148,97 @@ async fn the_first_key_is_made_once() {
         running.run().await;
     }
     assert!(keys[0].is_some() && keys[1].is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both_databases() {
+    for (service, _database) in services(&["--auth=keys"]).await {
+        let first = service.first_key.clone().expect("the first start makes a key");
+        let rest = with(service.post("/v1/api-keys", json!({"name": "rest"})), &first).send().await.json()["api_key"]["id"].clone();
+        let rest = rest.as_str().expect("an id").to_owned();
+        with(service.patch(&format!("/v1/api-keys/{rest}"), json!({"scopes": ["read"]})), &first).send().await;
+        with(service.patch(&format!("/v1/api-keys/{rest}"), json!({"scopes": ["read"]})), &first).send().await;
+        with(service.post(&format!("/v1/api-keys/{rest}/deactivate"), json!({})), &first).send().await;
+        let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address)).await.expect("a connection");
+        let request = pb::CreateApiKeyRequest { name: "grpc".to_owned(), ..Default::default() };
+        let made = client.create_api_key(signed(request, &first)).await.expect("a key").into_inner();
+        let grpc = made.api_key.expect("a key").id;
+        let request = pb::DeactivateApiKeyRequest { key_id: grpc.clone() };
+        client.deactivate_api_key(signed(request, &first)).await.expect("it is switched off");
+        let log = service.engine.administer(Admin::Audit { owner: "default".into(), from: None }).await.expect("the log");
+        let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let actor = lines[1]["key_id"].clone();
+        assert_eq!(lines[0]["entity_id"], actor, "the first key was made by nobody and makes the others: {log}");
+        let shown: Vec<_> =
+            lines[1..].iter().map(|line| (line["operation"].as_str().unwrap(), line["entity_id"].as_str().unwrap())).collect();
+        let [rest, grpc] = [rest.as_str(), grpc.as_str()];
+        let expected = [
+            ("create_api_key", rest),
+            ("update_api_key", rest),
+            ("deactivate_api_key", rest),
+            ("create_api_key", grpc),
+            ("deactivate_api_key", grpc),
+        ];
+        assert_eq!(shown, expected, "what changes nothing has no line");
+        assert!(lines[1..].iter().all(|line| line["key_id"] == actor && line["entity"] == "api_key" && line["outcome"] == "OK"), "{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_authentication_keys_are_administered_over_the_socket_alone() {
+    let service = Service::start().await;
+    let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address)).await.expect("a connection");
+    let refused = client.create_api_key(pb::CreateApiKeyRequest { name: "x".to_owned(), ..Default::default() }).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
+    assert!(refused.message().contains("AUTH is off"), "{refused:?}");
+    let requests = [
+        service.post("/v1/api-keys", json!({"name": "x"})),
+        service.get("/v1/api-keys"),
+        service.get("/v1/api-keys/1"),
+        service.patch("/v1/api-keys/1", json!({"name": "x"})),
+        service.post("/v1/api-keys/1/deactivate", json!({})),
+    ];
+    for request in requests {
+        let reply = request.send().await;
+        assert_eq!((reply.status, reply.reason().as_str()), (StatusCode::CONFLICT, "FEATURE_UNAVAILABLE"), "{}", reply.body);
+    }
+    let caller = client.get_caller(pb::GetCallerRequest {}).await.expect("anyone may ask").into_inner();
+    assert!(caller.scopes.contains(&"write".to_owned()));
+
+    let body = json!({"name": "by hand"}).to_string();
+    let head = format!("POST /v1/api-keys HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
+    let mut socket = tokio::net::UnixStream::connect(&service.socket).await.expect("the socket is open");
+    socket.write_all(format!("{head}\r\nconnection: close\r\n\r\n{body}").as_bytes()).await.expect("it is sent");
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).await.expect("a reply");
+    let (head, body) = reply.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 201"), "{reply}");
+    let made: serde_json::Value = serde_json::from_str(body).expect("JSON");
+    assert!(made["notice"].as_str().is_some_and(|notice| notice.contains("AUTH is off")), "{made}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_with_a_control_character_is_no_id_of_a_key_on_either_database() {
+    for (service, _database) in services(&["--auth=keys"]).await {
+        let first = service.first_key.clone().expect("the first start makes a key");
+        for id in ["%00", "a%00b", "%0A"] {
+            let path = format!("/v1/api-keys/{id}");
+            for request in
+                [service.get(&path), service.patch(&path, json!({"name": "x"})), service.post(&format!("{path}/deactivate"), json!({}))]
+            {
+                let reply = with(request, &first).send().await;
+                let field = reply.json()["violations"][0]["field"].clone();
+                assert_eq!((reply.status, reply.reason().as_str()), (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"), "{}", reply.body);
+                assert_eq!(field, "key_id");
+            }
+        }
+        let unknown = with(service.get("/v1/api-keys/%F0%9F%94%91"), &first).send().await;
+        assert_eq!((unknown.status, unknown.reason().as_str()), (StatusCode::NOT_FOUND, "API_KEY_NOT_FOUND"));
+    }
+}
+
+fn signed<T>(message: T, key: &str) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().expect("a header"));
+    request
 }

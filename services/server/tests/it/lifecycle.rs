@@ -76,6 +76,23 @@ async fn a_database_that_another_service_holds_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_fails_late_leaves_the_database_to_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let notes = directory.path().join("notes.txt");
+    std::fs::write(&notes, "no socket").unwrap();
+    let error = match start(&settings(directory.path(), &[&format!("--socket={}", notes.display())])).await {
+        Ok(_) => panic!("the socket cannot be bound"),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains("notes.txt"), "{error}");
+    let Started::Running(running) = start(&settings(directory.path(), &[])).await.expect("it starts now") else {
+        panic!("nobody else serves this database");
+    };
+    running.stop().cancel();
+    running.run().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_has_begun_is_finished_before_the_service_stops() {
     let service = Service::start().await;
     let address = service.address;

@@ -1,7 +1,5 @@
 //! Requests that are too large, too many or too slow.
 
-use std::time::Duration;
-
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -43,10 +41,7 @@ async fn a_chunked_body_beyond_the_limit_is_refused_when_it_passes_the_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_queue_answers_503_with_retry_after() {
     let service = Service::start_with(&["--max-concurrent-requests=1", "--request-queue=0"]).await;
-    // Waiting for a revision that does not come keeps the one place taken.
-    let address = service.address;
-    let slow =
-        tokio::spawn(async move { crate::client::Request::new("GET", format!("http://{address}/v1/threads?min_revision=1")).send().await });
+    let slow = tokio::spawn(service.endless_search().await.send());
     service.until_busy().await;
     let refused = service.get("/v1/threads").send().await;
     assert_eq!((refused.status.as_u16(), refused.reason().as_str()), (503, "OVERLOADED"));
@@ -57,9 +52,11 @@ async fn a_full_queue_answers_503_with_retry_after() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operation_that_takes_too_long_is_answered_504() {
-    let service = Service::start_with(&["--request-timeout-seconds=1"]).await;
-    let reply = tokio::time::timeout(Duration::from_secs(10), service.get("/v1/threads?min_revision=1").send()).await.unwrap();
+    let service = Service::start_with(&["--request-timeout-seconds=3"]).await;
+    let reply = service.endless_search().await.send().await;
     assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (504, "DEADLINE_EXCEEDED"));
+    let detail = reply.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("no index serves the metadata filter labels (array_contains)"), "{detail}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

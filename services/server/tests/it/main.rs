@@ -17,6 +17,7 @@ mod postgres;
 mod problems;
 mod process;
 mod quotas;
+mod ranked;
 mod rerankers;
 mod service;
 mod summaries;

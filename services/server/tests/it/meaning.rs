@@ -216,7 +216,7 @@ async fn a_long_text_is_found_by_any_part_of_it() {
     }
 }
 
-/// A server that embeds as Ollama does: a text's vector depends on its letters.
+/// A server that embeds as Ollama does: a text's vector depends on its letters. It fails at texts with poison.
 async fn ollama(listener: tokio::net::TcpListener) {
     let embed = |axum::Json(request): axum::Json<Value>| async move {
         let vector = |text: &Value| {
@@ -226,8 +226,12 @@ async fn ollama(listener: tokio::net::TcpListener) {
             }
             json!(counts)
         };
-        let vectors: Vec<Value> = request["input"].as_array().unwrap().iter().map(vector).collect();
-        axum::Json(json!({"model": request["model"], "embeddings": vectors}))
+        let texts = request["input"].as_array().unwrap();
+        if texts.iter().any(|text| text.as_str().is_some_and(|text| text.contains("poison"))) {
+            return Err((axum::http::StatusCode::INTERNAL_SERVER_ERROR, axum::Json(json!({"error": "json: unsupported value: NaN"}))));
+        }
+        let vectors: Vec<Value> = texts.iter().map(vector).collect();
+        Ok(axum::Json(json!({"model": request["model"], "embeddings": vectors})))
     };
     let router = axum::Router::new().route("/api/embed", axum::routing::post(embed));
     axum::serve(listener, router).await.unwrap();
@@ -269,6 +273,29 @@ async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answer
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn texts_that_the_provider_fails_at_keep_no_other_waiting() {
+    for database in Database::all().await {
+        let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let flags = ["--embedding-provider=ollama".to_owned(), format!("--ollama-host={address}")];
+        let service = database.start(&flags).await;
+        for text in ["poison", "aaaa", "more poison", "zzzz", "mmmm"] {
+            service.store("t", text).await;
+        }
+        let server = tokio::spawn(ollama(tokio::net::TcpListener::bind(address).await.unwrap()));
+        let embedded = async {
+            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"] != 3 {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), embedded).await.expect("the others are embedded");
+        let found = search(&service, "semantic", json!({"query": "zzz"})).await;
+        assert_eq!(ids(&found), [4, 5, 2], "the provider is asked");
+        server.abort();
+        let _ = server.await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
     let address = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let flags = ["--embedding-provider=ollama", &format!("--ollama-host=http://{address}"), "--embedding-on-failure=fail"];
@@ -276,6 +303,46 @@ async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
     let reply = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "aaaa"})).send().await;
     assert_eq!((reply.status.as_u16(), reply.reason()), (503, "STORE_UNAVAILABLE".to_owned()));
     assert_eq!(service.get("/v1/statistics").send().await.json()["total_entries"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_gets_its_reply_while_the_provider_is_away() {
+    for database in Database::all().await {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = format!("--ollama-host=http://{}", listener.local_addr().unwrap());
+        // A runtime of its own, so that its connections end with it.
+        let provider = tokio::runtime::Runtime::new().unwrap();
+        let listener = listener.into_std().unwrap();
+        provider.spawn(async move { ollama(tokio::net::TcpListener::from_std(listener).unwrap()).await });
+        let flags = ["--embedding-provider=ollama".to_owned(), host, "--embedding-on-failure=fail".to_owned()];
+        let service = database.start(&flags).await;
+        let store = |text: &str, key: &str| {
+            service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": text})).header("idempotency-key", key).send()
+        };
+        let first = async {
+            loop {
+                let reply = store("aaaa", "k").await;
+                // Until the provider has been reached.
+                if reply.status.as_u16() == 201 {
+                    return reply;
+                }
+            }
+        };
+        let first = tokio::time::timeout(std::time::Duration::from_secs(60), first).await.expect("it is stored in time");
+        provider.shutdown_background();
+        let away = async {
+            for attempt in 0.. {
+                let reply = store(&format!("zzzz {attempt}"), &format!("new-{attempt}")).await;
+                if reply.status.as_u16() == 503 {
+                    return;
+                }
+                assert_eq!(reply.status.as_u16(), 201, "{}", reply.body);
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), away).await.expect("new texts cannot be embedded");
+        let again = store("aaaa", "k").await;
+        assert_eq!((again.status.as_u16(), again.json()), (201, first.json()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

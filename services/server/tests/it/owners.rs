@@ -6,7 +6,7 @@ use std::sync::Arc;
 use context_engine::{Admin, Caller, Engine, Reach, WriteContext};
 use context_model as m;
 use context_model::Scope;
-use context_store::OwnerId;
+use context_store::{Memory, OwnerId};
 use serde::Serialize;
 
 use crate::service::Service;
@@ -20,6 +20,7 @@ fn caller(owner: &str) -> Caller {
         key_id: Some(format!("key-{owner}")),
         scopes: Scope::ALL.to_vec(),
         operator: false,
+        memory: Memory::UNCOUNTED,
         ..Caller::local()
     }
 }

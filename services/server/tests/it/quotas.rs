@@ -8,7 +8,7 @@ use crate::client::Reply;
 use crate::service::Service;
 
 /// A service with these flags on each database; PostgreSQL when there is a server.
-async fn services(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
+pub async fn services(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
     let mut services = vec![(Service::start_with(flags).await, None)];
     if let Some(database) = TestDatabase::empty().await {
         let string = format!("--postgresql-connection-string={}", database.url());
@@ -70,5 +70,45 @@ async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
         assert_eq!(reply.status, StatusCode::CREATED, "it fits: {}", reply.body);
         assert_eq!(store(&other, large.clone()).await.status, StatusCode::CREATED, "each owner has a quota of its own");
         assert_eq!((size(&one).await, size(&other).await), (json!(0.67), json!(0.57)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
+    for (service, _database) in services(&["--quota-entries=1", "--quota-artifacts=1"]).await {
+        let keyed = |path: &str, body: Value, key: &str| service.post(path, body).header("idempotency-key", key).send();
+        for (path, body) in [("/v1/contexts", entry("first")), ("/v1/artifacts", json!({"content": "# Plan"}))] {
+            let first = keyed(path, body.clone(), path).await;
+            assert_eq!(first.status, StatusCode::CREATED, "{}", first.body);
+            let again = keyed(path, body.clone(), path).await;
+            assert_eq!((again.status, again.json()), (StatusCode::CREATED, first.json()), "the retry of {path}");
+            let new = keyed(path, body, "another-key").await;
+            assert!(refused(&new, "1 of at most 1"), "{}", new.body);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_s_stored_outcomes_are_bounded_and_none_is_forgotten_early() {
+    for (service, _database) in services(&["--idempotency-mb=1"]).await {
+        // Of entries that do not exist, so that all that is stored are outcomes.
+        let updates: Vec<Value> = (1..=100).map(|id| json!({"context_id": id, "text": "x"})).collect();
+        let body = json!({"updates": updates, "atomic": false});
+        let update = |key: String| service.patch("/v1/contexts/batch", body.clone()).header("idempotency-key", &key).send();
+        let first = update("first".to_owned()).await;
+        assert_eq!(first.status, StatusCode::OK, "{}", first.body);
+        let mut more = 0;
+        let last = loop {
+            let reply = update(format!("{more:0200}")).await;
+            if reply.status != StatusCode::OK {
+                break reply;
+            }
+            more += 1;
+            assert!(more < 200, "{more} outcomes of 100 items each are stored");
+        };
+        assert!(refused(&last, "of at most 1048576 bytes"), "{}", last.body);
+        let again = update("first".to_owned()).await;
+        assert_eq!((again.status, again.json()), (StatusCode::OK, first.json()), "the oldest is still there");
+        service.store("t", "without a key").await;
     }
 }

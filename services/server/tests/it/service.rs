@@ -8,6 +8,7 @@ use context_engine::{Admin, Engine};
 use context_model::CreateApiKeyRequest;
 use context_service::cli::Cli;
 use context_service::{Started, config, start};
+use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -95,10 +96,27 @@ impl Service {
         let scopes = Some(scopes.iter().map(ToString::to_string).collect());
         let key = CreateApiKeyRequest { name: "test".to_owned(), scopes, ..more };
         let printed = self.engine.administer(Admin::CreateKey { owner: owner.to_owned(), key }).await.expect("a key");
-        let mut words = printed.split_whitespace();
-        let text = words.next().expect("the key").to_owned();
-        let id = words.next_back().expect("its id").trim_end_matches('.').to_owned();
+        let text = printed.split_whitespace().next().expect("the key").to_owned();
+        let id = printed.split("Its id is ").nth(1).and_then(|rest| rest.split('.').next()).expect("its id").to_owned();
         Key { text, id }
+    }
+
+    /// A search that takes as long as it may, on SQLite. Each condition goes through a long array up to its end.
+    pub async fn endless_search(&self) -> Request {
+        self.post("/v1/contexts/search", self.endless_search_body().await)
+    }
+
+    /// What such a search asks for.
+    pub async fn endless_search_body(&self) -> serde_json::Value {
+        let mut labels = vec![0; 150_000];
+        labels.push(1);
+        for i in 0..10 {
+            let entry = json!({"thread_id": "endless", "source": "user", "text": format!("entry {i}"), "metadata": {"labels": labels}});
+            let reply = self.post("/v1/contexts", entry).send().await;
+            assert_eq!(reply.status.as_u16(), 201, "{}", reply.body);
+        }
+        let condition = json!({"key": "labels", "operator": "array_contains", "value": 1});
+        json!({"metadata_filters": vec![condition; 100]})
     }
 
     /// Waits until an operation runs. The metrics themselves need no turn.

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
+use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion, OwnerId, PageStart, StoreError,
     StoredArtifact, StoredVersion, VersionLookup,
 };
 use diesel::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Bool, Text};
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text};
 
-use crate::columns::MetadataColumn;
+use crate::columns::{LossyText, MetadataColumn};
 use crate::connection::AsyncPgConnection;
 use crate::failure::{Failure, unreadable};
 use crate::read::{Reading, begin, commit, revision};
@@ -32,42 +33,71 @@ pub(crate) struct VersionRow {
     #[diesel(sql_type = Text)]
     pub metadata: MetadataColumn,
     #[diesel(sql_type = Text)]
-    pub content: String,
+    pub content: LossyText,
+    #[diesel(sql_type = Nullable<Binary>)]
+    pub seal: Option<Vec<u8>>,
 }
 
 impl VersionRow {
+    /// Whether it is what was stored.
+    pub fn is_sound(&self, id: &ArtifactId) -> bool {
+        let Self { version, title, metadata, content, seal, .. } = self;
+        let (json, content) = (Some(metadata.json.as_str()), Some(content.0.as_str()));
+        let read = StoredVersionContent { id: &id.to_string(), version: *version, title, metadata: json, content };
+        metadata.object.is_some() && seal::artifact_is_sound(&read, seal.as_deref())
+    }
+
+    /// Refuses a version that is not what was stored.
+    pub fn checked(self, id: &ArtifactId) -> Result<Self, StoreError> {
+        if self.is_sound(id) { Ok(self) } else { Err(seal::refuse_artifact(id, self.version).into()) }
+    }
+
     /// What the version holds.
     pub fn state(&self) -> ArtifactState {
         ArtifactState {
             title: self.title.clone(),
             title_given: self.title_given,
-            content: self.content.clone(),
-            metadata: self.metadata.object.clone(),
+            content: self.content.0.clone(),
+            metadata: self.metadata.object.clone().unwrap_or_default(),
         }
     }
 
     /// The artifact, with this version as its current one.
     pub fn into_artifact(self, id: ArtifactId) -> StoredArtifact {
-        let Self { created_at, version, at, title_given: _, title, metadata, content } = self;
-        let metadata = metadata.object;
+        let Self { created_at, version, at, title_given: _, title, metadata, content: LossyText(content), seal: _ } = self;
+        let metadata = metadata.object.unwrap_or_default();
         StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version }
     }
 
     fn into_version(self) -> StoredVersion {
-        let Self { created_at: _, version, at, title_given: _, title, metadata, content } = self;
-        StoredVersion { version, title, content, metadata: metadata.object, at: Timestamp(at) }
+        let Self { created_at: _, version, at, title_given: _, title, metadata, content: LossyText(content), seal: _ } = self;
+        StoredVersion { version, title, content, metadata: metadata.object.unwrap_or_default(), at: Timestamp(at) }
     }
 }
 
 /// A version by its number, or the current one.
+///
+/// # Errors
+/// `STORAGE_CORRUPT` when it is not what was stored.
 pub(crate) async fn version(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     id: &ArtifactId,
     number: Option<i64>,
 ) -> Result<Option<VersionRow>, Failure> {
+    let found = unchecked_version(conn, owner, id, number).await?;
+    Ok(found.map(|row| row.checked(id)).transpose()?)
+}
+
+/// As [`version`], damaged or not.
+pub(crate) async fn unchecked_version(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    id: &ArtifactId,
+    number: Option<i64>,
+) -> Result<Option<VersionRow>, Failure> {
     let mut select = Fragment::prepared(
-        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata::text AS metadata, v.content \
+        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata::text AS metadata, v.content, v.seal \
          FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id \
          AND v.artifact_id = a.artifact_id AND v.version = ",
         Vec::new(),
@@ -133,6 +163,8 @@ struct HistoryRow {
     at: i64,
     #[diesel(sql_type = Array<Text>)]
     changes: Vec<String>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    seal: Option<Vec<u8>>,
 }
 
 impl Reading for History {
@@ -148,7 +180,7 @@ impl Reading for History {
         let value = match current_version(conn, owner, &self.id).await? {
             None => None,
             Some(current_version) => {
-                let select = "SELECT version, title, at, changes FROM context.artifact_versions \
+                let select = "SELECT version, title, at, changes, seal FROM context.artifact_versions \
                               WHERE owner_id = ? AND artifact_id = ? AND version < ? ORDER BY version DESC LIMIT ?";
                 let binds = vec![
                     Bind::text(owner.as_str()),
@@ -157,11 +189,11 @@ impl Reading for History {
                     Bind::Int(self.limit.into()),
                 ];
                 let rows: Vec<HistoryRow> = sql::query(conn, Fragment::prepared(select, binds)).await?;
-                let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes }| ListedVersion {
-                    version,
-                    title,
-                    at: Timestamp(at),
-                    changes,
+                let id = self.id.to_string();
+                let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes, seal }| {
+                    let read = StoredVersionContent { id: &id, version, title: &title, metadata: None, content: None };
+                    let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
+                    ListedVersion { version, title, at: Timestamp(at), changes, damaged }
                 });
                 Some(ArtifactHistory { current_version, earlier: earlier.collect() })
             }
@@ -224,7 +256,11 @@ struct ListRow {
     #[diesel(sql_type = Text)]
     metadata: MetadataColumn,
     #[diesel(sql_type = Text)]
-    preview: String,
+    preview: LossyText,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Nullable<Binary>)]
+    seal: Option<Vec<u8>>,
 }
 
 #[derive(QueryableByName)]
@@ -247,15 +283,19 @@ impl Reading for List {
         let count = "SELECT count(*) AS total FROM context.artifacts WHERE owner_id = ?";
         let count: Vec<Count> = sql::query(conn, Fragment::prepared(count, vec![Bind::text(owner.as_str())])).await?;
         commit(conn).await?;
-        let bytes: usize = rows.iter().map(|row| row.metadata.bytes).sum();
+        let bytes: usize = rows.iter().map(|row| row.metadata.json.len()).sum();
         if rows.len() > 1 && bytes as u64 > self.page.max_bytes {
             let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
             return Err(Error::new(Reason::ResultTooLarge, sentence).into());
         }
-        let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview }| {
+        let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview, version, seal }| {
             let id = ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
-            let metadata = metadata.object;
-            Ok(ListedArtifact { id, title, preview, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at) })
+            let (LossyText(preview), MetadataColumn { object, json }) = (preview, metadata);
+            let content = seal::is_whole(&preview, Some(self.page.preview_chars)).then_some(preview.as_str());
+            let read = StoredVersionContent { id: &artifact_id, version, title: &title, metadata: Some(&json), content };
+            let damaged = (object.is_none() || !seal::artifact_is_sound(&read, seal.as_deref())).then_some(version);
+            let (metadata, created_at, updated_at) = (object.unwrap_or_default(), Timestamp(created_at), Timestamp(at));
+            Ok(ListedArtifact { id, title, preview, metadata, created_at, updated_at, damaged })
         });
         let artifacts = artifacts.collect::<Result<_, StoreError>>()?;
         Ok(Some((revision, ArtifactsPage { artifacts, total: count.first().map_or(0, |row| row.total), revision })))
@@ -272,7 +312,7 @@ impl List {
             Vec::new(),
         );
         select.bind(Bind::Int(preview_chars.into()));
-        select.push("::int) AS preview FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a ");
+        select.push("::int) AS preview, v.version, v.seal FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a ");
         select.push("WHERE a.owner_id = ").bind(Bind::text(owner.as_str()));
         if let PageStart::After { created_at, id } = start {
             select.push(" AND (a.created_at, a.artifact_id) < (").bind(Bind::Int(created_at.micros())).push(", ");

@@ -1,12 +1,12 @@
 //! Creating, changing, restoring and deleting artifacts. Each write first locks the artifact's row.
 
 use context_model::{ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold};
-use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact};
+use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact, seal};
 
 use super::read::{self, VersionRow};
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
-use crate::transaction::{Operation, Transaction, Writing};
+use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// What a write gives: the artifact, unless the outcome was recorded by an earlier request. The record has no content,
 /// so that none survives the artifact; the version is read again instead.
@@ -55,7 +55,7 @@ impl Writing for Create {
         ];
         sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
         insert_version(transaction, &key, 1, now, &state, &[]).await?;
-        transaction.changed_artifact(Operation::Create, key, 1);
+        transaction.changed_artifact(ChangeKind::Create, key, 1);
         Ok(outcome(self.id, 1, now, now, state))
     }
 }
@@ -68,7 +68,7 @@ impl Writing for Update {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Outcome, Failure> {
         let Self(update) = self;
-        let current = current(transaction, &update.id, update.expected_version).await?;
+        let current = current(transaction, &update.id, update.expected_version).await?.checked(&update.id)?;
         let before = current.state();
         let after = before.updated(update)?;
         let changes = after.changes_from(&before);
@@ -87,7 +87,7 @@ impl Writing for Update {
             let (created_at, at) = (Timestamp(current.created_at), Timestamp(current.at));
             return Ok(outcome(update.id, current.version, created_at, at, before));
         }
-        next_version(transaction, update.id, &current, after, &changes, Operation::Update).await
+        next_version(transaction, update.id, &current, after, &changes, ChangeKind::Update).await
     }
 }
 
@@ -100,12 +100,16 @@ impl Writing for Restore {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Outcome, Failure> {
         let ArtifactRestore { id, version, expected_version } = &self.0;
         let current = current(transaction, id, *expected_version).await?;
-        let Some(wanted) = read::version(transaction.conn, transaction.owner, id, Some(*version)).await? else {
+        let Some(wanted) = read::unchecked_version(transaction.conn, transaction.owner, id, Some(*version)).await? else {
             return Err(Error::artifact_version_not_restorable(id, *version).into());
         };
-        let state = wanted.state();
-        let changes = state.changes_from(&current.state());
-        next_version(transaction, *id, &current, state, &changes, Operation::Restore).await
+        let state = wanted.checked(id)?.state();
+        // What is damaged now may be restored: all of it changes.
+        let changes = match current.is_sound(id) {
+            true => state.changes_from(&current.state()),
+            false => ["title", "content", "metadata"].map(str::to_owned).to_vec(),
+        };
+        next_version(transaction, *id, &current, state, &changes, ChangeKind::Restore).await
     }
 }
 
@@ -126,17 +130,17 @@ impl Writing for Delete {
             let binds = vec![Bind::text(transaction.owner.as_str()), Bind::text(&key)];
             sql::execute(transaction.conn, Fragment::prepared(delete, binds)).await?;
         }
-        transaction.changed_artifact(Operation::Delete, key, current.version);
+        transaction.changed_artifact(ChangeKind::Delete, key, current.version);
         Ok(1)
     }
 }
 
-/// The artifact's current version, locked, which must be the expected one.
+/// The artifact's current version, damaged or not, locked, which must be the expected one.
 async fn current(transaction: &mut Transaction<'_>, id: &ArtifactId, expected: Option<i64>) -> Result<VersionRow, Failure> {
     let lock = "SELECT 1 FROM context.artifacts WHERE owner_id = ? AND artifact_id = ? FOR UPDATE";
     let binds = vec![Bind::text(transaction.owner.as_str()), Bind::text(id.to_string())];
     sql::execute(transaction.conn, Fragment::prepared(lock, binds)).await?;
-    let Some(current) = read::version(transaction.conn, transaction.owner, id, None).await? else {
+    let Some(current) = read::unchecked_version(transaction.conn, transaction.owner, id, None).await? else {
         return Err(Error::artifact_not_found(id).into());
     };
     match expected {
@@ -151,7 +155,7 @@ async fn next_version(
     current: &VersionRow,
     state: ArtifactState,
     changes: &[String],
-    operation: Operation,
+    operation: ChangeKind,
 ) -> Result<Outcome, Failure> {
     let version = current.version + 1;
     // A clock that stands still or steps back must not hide a change.
@@ -178,8 +182,11 @@ async fn insert_version(
     changes: &[String],
 ) -> Result<(), Failure> {
     let ArtifactState { title, title_given, content, metadata } = state;
-    let insert = "INSERT INTO context.artifact_versions (owner_id, artifact_id, version, at, title_given, changes, title, metadata, content) \
-                  VALUES (?, ?, ?, ?, ?, ?, ?, ?::json, ?)";
+    let metadata = Metadata::from_stored(metadata.clone()).to_json();
+    let seal = seal::artifact_version(key, version, title, &metadata, content);
+    let insert = "INSERT INTO context.artifact_versions \
+                  (owner_id, artifact_id, version, at, title_given, changes, title, metadata, content, seal) \
+                  VALUES (?, ?, ?, ?, ?, ?, ?, ?::json, ?, ?)";
     let binds = vec![
         Bind::text(transaction.owner.as_str()),
         Bind::text(key),
@@ -188,8 +195,9 @@ async fn insert_version(
         Bind::Bool(*title_given),
         Bind::texts(changes),
         Bind::text(title),
-        Bind::text(Metadata::from_stored(metadata.clone()).to_json()),
+        Bind::text(metadata),
         Bind::text(content),
+        Bind::Bytes(&seal),
     ];
     sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
     Ok(())

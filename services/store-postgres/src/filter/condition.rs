@@ -18,6 +18,15 @@ pub(super) fn uses_content_index(condition: &Condition, indexed: bool) -> bool {
     }
 }
 
+/// Whether any index answers a part of the condition.
+pub(super) fn is_served(condition: &Condition, indexed: bool) -> bool {
+    let by_its_field = || {
+        let by_number = matches!(condition.comparison, Comparison::Gt(_) | Comparison::Gte(_) | Comparison::Lt(_) | Comparison::Lte(_));
+        by_number || index_term(&Field::new(&condition.path), &condition.comparison).is_some()
+    };
+    uses_content_index(condition, indexed) || (indexed && by_its_field())
+}
+
 /// The whole condition; never NULL where it stands under a NOT.
 ///
 /// What an index term leaves open stands in `coalesce(…, false)` also where NULL would do: the planner takes a comparison

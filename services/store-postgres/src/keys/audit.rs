@@ -1,7 +1,7 @@
-//! The audit log: changes that were made, and refusals.
+//! The audit log: changes that were made, what was done to keys, and refusals.
 
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, Once, OwnerId};
+use context_store::{AuditLine, Denial, KeyEvent, Once, OwnerId};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
@@ -33,6 +33,21 @@ impl Writing for Record {
         sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
         Ok(Once(()))
     }
+}
+
+pub(crate) async fn record_event(transaction: &mut Transaction<'_>, event: &KeyEvent) -> Result<(), Failure> {
+    let KeyEvent { id, at, actor, operation, key_id } = event;
+    let insert = "INSERT INTO context.key_events (owner_id, event_id, at, actor, operation, key_id) VALUES (?, ?, ?, ?, ?, ?)";
+    let binds = vec![
+        Bind::text(transaction.owner.as_str()),
+        Bind::text(id),
+        Bind::Int(at.micros()),
+        Bind::OptionalText(actor.as_deref().map(Into::into)),
+        Bind::text(operation),
+        Bind::text(key_id),
+    ];
+    sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
+    Ok(())
 }
 
 /// Lines from a moment on, oldest first.
@@ -71,10 +86,12 @@ impl Reading for Lines {
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         let select = "SELECT * FROM (SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1::bigint AS attempts \
                       FROM context.changes WHERE owner_id = ? AND at >= ? UNION ALL \
-                      SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM context.denials WHERE owner_id = ? AND at >= ?) \
-                      AS lines ORDER BY at, revision NULLS FIRST LIMIT ?";
+                      SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM context.denials WHERE owner_id = ? AND at >= ? \
+                      UNION ALL SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 FROM context.key_events \
+                      WHERE owner_id = ? AND at >= ?) AS lines ORDER BY at, revision NULLS FIRST, entity_id NULLS FIRST LIMIT ?";
         let (name, from) = (owner.as_str(), self.from.micros());
-        let binds = vec![Bind::text(name), Bind::Int(from), Bind::text(name), Bind::Int(from), Bind::Int(self.limit.into())];
+        let mut binds: Vec<Bind<'_>> = (0..3).flat_map(|_| [Bind::text(name), Bind::Int(from)]).collect();
+        binds.push(Bind::Int(self.limit.into()));
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
         let line = |Row { at, key_id, operation, entity, entity_id, revision, outcome, attempts }| AuditLine {
             at: Timestamp(at),

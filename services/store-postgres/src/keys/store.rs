@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, KeyChange, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+use context_store::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
 
 use super::audit::{Lines, Record as RecordDenial};
 use super::erase::{Create, Erase, List};
-use super::rows::{Insert, Select, Touch, Update};
+use super::rows::{Insert, Replace, Select, StoreDigest, Touch, Update};
 use crate::store::PostgresStore;
 use crate::transaction::Writing;
 
@@ -39,9 +39,22 @@ impl KeyStore for PostgresStore {
         self.administer(owner, now, Erase).await
     }
 
-    async fn insert_key(&self, key: StoredKey) -> Result<()> {
+    async fn insert_key(&self, key: StoredKey, event: KeyEvent) -> Result<()> {
         let (owner, now) = (key.owner.clone(), key.created_at);
-        self.administer(&owner, now, Insert(key)).await
+        self.administer(&owner, now, Insert { key, event }).await
+    }
+
+    async fn replace_key(&self, id: &str, key: StoredKey, events: Vec<KeyEvent>) -> Result<bool> {
+        let (owner, now) = (key.owner.clone(), key.created_at);
+        self.administer(&owner, now, Replace { id: id.to_owned(), key, events }).await
+    }
+
+    async fn store_digest(&self, owner: &OwnerId, id: &str, digest: &str, now: Timestamp) -> Result<()> {
+        self.administer(owner, now, StoreDigest { id: id.to_owned(), digest: digest.to_owned() }).await
+    }
+
+    async fn active_keys(&self, limit: u32) -> Result<Vec<StoredKey>> {
+        self.select(&OwnerId::default(), Select::Active(limit)).await
     }
 
     async fn keys_by_lookup(&self, lookup: [u8; 32]) -> Result<Vec<StoredKey>> {
@@ -56,8 +69,9 @@ impl KeyStore for PostgresStore {
         self.select(owner, Select::All).await
     }
 
-    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, now: Timestamp) -> Result<Option<StoredKey>> {
-        self.administer(owner, now, Update { id: id.to_owned(), change }).await
+    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, event: KeyEvent) -> Result<Option<StoredKey>> {
+        let now = event.at;
+        self.administer(owner, now, Update { id: id.to_owned(), change, event }).await
     }
 
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {

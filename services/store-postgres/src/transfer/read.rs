@@ -36,13 +36,18 @@ struct Loaded {
     t5: Option<String>,
     #[diesel(sql_type = Nullable<Binary>)]
     b0: Option<Vec<u8>>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    b1: Option<Vec<u8>>,
 }
 
 impl Loaded {
+    fn into_slots(self) -> Slots {
+        let Self { i0, i1, i2, i3, i4, t0, t1, t2, t3, t4, t5, b0, b1 } = self;
+        Slots { ints: [i0, i1, i2, i3, i4], texts: [t0, t1, t2, t3, t4, t5], bytes: [b0, b1] }
+    }
+
     fn into_row(self, table: &Table) -> Result<Row, StoreError> {
-        let Self { i0, i1, i2, i3, i4, t0, t1, t2, t3, t4, t5, b0 } = self;
-        let slots = Slots { ints: [i0, i1, i2, i3, i4], texts: [t0, t1, t2, t3, t4, t5], bytes: b0 };
-        let mut row = slots.into_row(table).ok_or_else(|| unreadable(table.name, None))?;
+        let mut row = self.into_slots().into_row(table).ok_or_else(|| unreadable(table.name, None))?;
         if table.name == "chunks"
             && let Some(Cell::Bytes(vector)) = row.0.last_mut()
         {
@@ -67,7 +72,7 @@ fn expression(table: &Table, column: &Column) -> String {
     let name = column.name;
     match column.kind {
         Kind::Bytes if is_vector(table, column) => "vector_send(embedding)".to_owned(),
-        Kind::Int | Kind::OptionalInt | Kind::Text | Kind::OptionalText | Kind::Bytes | Kind::Copy => name.to_owned(),
+        Kind::Int | Kind::OptionalInt | Kind::Text | Kind::OptionalText | Kind::Bytes | Kind::OptionalBytes | Kind::Copy => name.to_owned(),
         Kind::Flag => format!("{name}::int::bigint"),
         Kind::Json | Kind::OptionalJson => format!("{name}::text"),
         Kind::List => format!("to_json({name})::text"),
@@ -144,8 +149,7 @@ pub(super) async fn rows(
     table: &'static Table,
     after: &[Cell],
 ) -> Result<Vec<Row>, Failure> {
-    let keys: Vec<String> = table.key_columns().iter().map(ordering).collect();
-    let keys = keys.join(", ");
+    let keys = key_columns(table);
     let size = size(table);
     // Long values stay where they are until it is known which rows fit; the first one always does.
     let mut select = Fragment::new("SELECT ");
@@ -165,16 +169,7 @@ pub(super) async fn rows(
         select.push(" AND set_id = ").bind(Bind::Int(vectors::set(conn).await?));
     }
     if !after.is_empty() {
-        select.push(&format!(" AND ({keys}) > ("));
-        for (at, cell) in after.iter().enumerate() {
-            select.push(if at == 0 { "" } else { ", " });
-            select.bind(match cell {
-                Cell::Int(value) => Bind::Int(*value),
-                Cell::Text(text) => Bind::text(text),
-                Cell::Null | Cell::List(_) | Cell::Bytes(_) => return Err(unreadable("place of a migration", None).into()),
-            });
-        }
-        select.push(")");
+        select.append(compared(table, ">", after)?);
     }
     select.push(&format!(" ORDER BY {keys} LIMIT {BATCH_ROWS}) AS next) AS sized WHERE bytes_before < {BATCH_BYTES} ORDER BY {keys}"));
     let mut rows = Vec::new();
@@ -184,4 +179,58 @@ pub(super) async fn rows(
     })
     .await?;
     Ok(rows)
+}
+
+fn key_columns(table: &Table) -> String {
+    let keys: Vec<String> = table.key_columns().iter().map(ordering).collect();
+    keys.join(", ")
+}
+
+/// The condition that compares rows' keys with this one.
+fn compared<'v>(table: &Table, operator: &str, key: &'v [Cell]) -> Result<Fragment<'v>, Failure> {
+    let mut condition = Fragment::new(format!(" AND ({}) {operator} (", key_columns(table)));
+    for (at, cell) in key.iter().enumerate() {
+        condition.push(if at == 0 { "" } else { ", " });
+        condition.bind(match cell {
+            Cell::Int(value) => Bind::Int(*value),
+            Cell::Text(text) => Bind::text(text),
+            Cell::Null | Cell::List(_) | Cell::Bytes(_) => return Err(unreadable("place of a migration", None).into()),
+        });
+    }
+    condition.push(")");
+    Ok(condition)
+}
+
+/// Keys of the owner's rows after this one.
+pub(super) async fn keys(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    after: &[Cell],
+) -> Result<Vec<Vec<Cell>>, Failure> {
+    let mut select = Fragment::new("SELECT ");
+    select.push(&table.key_list(|column| expression(table, column), nothing));
+    select.push(&format!(" FROM context.{} WHERE owner_id = ", table.name)).bind(Bind::text(owner.as_str()));
+    if !after.is_empty() {
+        select.append(compared(table, ">", after)?);
+    }
+    select.push(&format!(" ORDER BY {} LIMIT {BATCH_ROWS}", key_columns(table)));
+    let found: Vec<Loaded> = sql::query(conn, select).await?;
+    let key = |loaded: Loaded| loaded.into_slots().into_key(table).ok_or_else(|| unreadable(table.name, None).into());
+    found.into_iter().map(key).collect()
+}
+
+/// The owner's row with this key.
+pub(super) async fn row(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    key: &[Cell],
+) -> Result<Option<Row>, Failure> {
+    let mut select = Fragment::new("SELECT ");
+    select.push(&table.select_list(|column| expression(table, column), nothing));
+    select.push(&format!(" FROM context.{} WHERE owner_id = ", table.name)).bind(Bind::text(owner.as_str()));
+    select.append(compared(table, "=", key)?);
+    let found: Vec<Loaded> = sql::query(conn, select).await?;
+    Ok(found.into_iter().next().map(|loaded| loaded.into_row(table)).transpose()?)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use context_store::transfer::predecessor::Predecessor;
-use context_store::transfer::{Cell, Head, Row, Source, Table, TransferError};
+use context_store::transfer::{Cell, Examined, Head, Row, Source, Table, TransferError};
 use context_store::{EmbeddingModel, OwnerId};
 use diesel_async::SimpleAsyncConnection as _;
 
@@ -35,6 +35,40 @@ impl PostgresSource {
             Readable::Ours => Ok(Box::new(Self { link })),
             Readable::Foreign => Ok(Box::new(Predecessor::open(OldTables::open(link).await?, owner).await?)),
         }
+    }
+}
+
+impl PostgresSource {
+    /// Connects to a database of this service to examine it, beside services that may be running on it: each read shows
+    /// one state.
+    ///
+    /// # Errors
+    /// [`TransferError`], a sentence for whoever named the database.
+    pub async fn open_to_examine(target: &Target, connect_timeout: Duration) -> Result<Self, TransferError> {
+        let (readable, conn) = open::open_to_read(target, connect_timeout).await?;
+        let link = Link::patient(conn, &target.shown()).await?;
+        match readable {
+            Readable::Ours => Ok(Self { link }),
+            Readable::Foreign => Err(TransferError::Refused(format!("{} holds nothing that this service stored", link.shown))),
+        }
+    }
+}
+
+#[async_trait]
+impl Examined for PostgresSource {
+    /// The server has no check of its own that needs no extension; its page checksums show at the reads of every row.
+    async fn structure(&mut self) -> Result<Vec<String>, TransferError> {
+        Ok(Vec::new())
+    }
+
+    async fn keys(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Vec<Cell>>, TransferError> {
+        let Link { conn, shown, .. } = &mut self.link;
+        read::keys(conn, owner, table, after).await.map_err(cause).map_err(Link::failed(shown))
+    }
+
+    async fn row(&mut self, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, TransferError> {
+        let Link { conn, shown, .. } = &mut self.link;
+        read::row(conn, owner, table, key).await.map_err(cause).map_err(Link::failed(shown))
     }
 }
 

@@ -79,7 +79,9 @@ async fn insert(
 /// A column's value made of the one in the array.
 fn expression(column: &Column, at: usize) -> String {
     match column.kind {
-        Kind::Int | Kind::OptionalInt | Kind::Text | Kind::OptionalText | Kind::Bytes | Kind::Copy => format!("n.c{at}"),
+        Kind::Int | Kind::OptionalInt | Kind::Text | Kind::OptionalText | Kind::Bytes | Kind::OptionalBytes | Kind::Copy => {
+            format!("n.c{at}")
+        }
         Kind::Flag => format!("n.c{at} <> 0"),
         Kind::Json | Kind::OptionalJson => format!("n.c{at}::json"),
         // Arrays of arrays would all have to have one length.
@@ -99,6 +101,9 @@ fn array<'r>(column: &Column, at: usize, rows: &'r [Row]) -> Bind<'r> {
             Bind::OptionalInts(cells.map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None }).collect())
         }
         Kind::Bytes => Bind::ByteStrings(cells.map(|cell| if let Cell::Bytes(bytes) = cell { &bytes[..] } else { &[] }).collect()),
+        Kind::OptionalBytes => {
+            Bind::OptionalByteStrings(cells.map(|cell| if let Cell::Bytes(bytes) = cell { Some(&bytes[..]) } else { None }).collect())
+        }
         Kind::Text | Kind::OptionalText | Kind::Json | Kind::OptionalJson | Kind::List => {
             let text = |cell: &'r Cell| match cell {
                 Cell::Text(text) => Some(Cow::Borrowed(text.as_str())),

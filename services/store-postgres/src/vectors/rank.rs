@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use context_model::Filter;
+use context_model::{Filter, MetadataPath};
 use context_store::{FtsSearch, OwnerId, Page, RankSearch, RankedByWords, Ranking, SemanticSearch};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Double, Nullable};
@@ -40,24 +40,20 @@ struct State {
     entries: i64,
 }
 
-/// What was found.
-#[derive(Debug, Default)]
-pub(super) struct Ranked {
-    pub ranking: Ranking,
-    /// The set whose index found it, if its sight decided how.
-    pub by_sight_of: Option<SetState>,
-}
-
 impl Reading for Rank {
-    type Outcome = Option<Ranked>;
+    type Outcome = Option<Ranking>;
+
+    fn filter(&self) -> Option<(&Filter, &[MetadataPath])> {
+        Some((&self.filter, &self.inner.indexed))
+    }
 
     fn empty(&self) -> Self::Outcome {
-        Some(Ranked::default())
+        Some(Ranking::default())
     }
 
     async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         begin(conn, self.inner.statement_timeout).await?;
-        let Ranked { mut ranking, mut by_sight_of } = Ranked::default();
+        let mut ranking = Ranking::default();
         let by_meaning = match &self.search.semantic {
             None => {
                 ranking.revision = revision(conn, owner).await?.unwrap_or(0);
@@ -92,10 +88,12 @@ impl Reading for Rank {
             let found = search.run(conn).await?;
             ranking.semantic = found.hits;
             ranking.plan.splice(0..0, found.notes);
-            by_sight_of = found.by_sight.then_some(set);
+            if found.by_sight && self.inner.vectors.asked.note(set.id, &semantic.vector) {
+                Arc::clone(&self.inner).learn(set);
+            }
         }
         commit(conn).await?;
-        Ok(Some((ranking.revision, Some(Ranked { ranking, by_sight_of }))))
+        Ok(Some((ranking.revision, Some(ranking))))
     }
 }
 

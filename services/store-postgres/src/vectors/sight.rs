@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use diesel::QueryableByName;
-use diesel::sql_types::{Array, Text};
+use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
 use super::asked::{Asked, Look};
@@ -77,17 +77,26 @@ pub(super) async fn keep(
     look(conn, set_id, dimensions, (known, vectors), asked.as_ref()).await
 }
 
-/// Looks at a set again with what was asked of it. A set that was never looked at is left alone, and so is a standby.
+/// Looks at a set again with what was asked of it. A set that was never looked at is left alone.
 pub(super) async fn learn(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, asked: &Asked) -> diesel::QueryResult<()> {
     let (Some(known), Some(asked)) = (known(conn, set_id).await?, asked.look(set_id)) else { return Ok(()) };
     look(conn, set_id, dimensions, (Some(known), known.vectors), Some(&asked)).await
 }
 
-/// What is known of a set; on a standby nothing.
+/// What is known of a set.
 async fn known(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<Option<Known>> {
-    let select = "SELECT value FROM context.settings WHERE key = ? AND NOT pg_is_in_recovery()";
-    let read = Fragment::prepared(select, vec![Bind::text(format!("{KEY}{set_id}"))]);
+    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(format!("{KEY}{set_id}"))]);
     Ok(sql::query::<Value>(conn, read).await?.pop().and_then(|row| parse(&row.value)))
+}
+
+async fn is_standby(conn: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
+    #[derive(QueryableByName)]
+    struct Standby {
+        #[diesel(sql_type = Bool)]
+        is_standby: bool,
+    }
+    let rows: Vec<Standby> = sql::query(conn, Fragment::prepared("SELECT pg_is_in_recovery() AS is_standby", Vec::new())).await?;
+    Ok(rows.first().is_some_and(|row| row.is_standby))
 }
 
 fn parse(value: &str) -> Option<Known> {
@@ -102,6 +111,10 @@ async fn look(
     (known, vectors): (Option<Known>, i64),
     asked: Option<&Look<'_>>,
 ) -> diesel::QueryResult<()> {
+    // What is found could not be written.
+    if is_standby(conn).await? {
+        return Ok(());
+    }
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 60000; SET LOCAL jit = off; SET LOCAL enable_sort = off")
         .await?;
     let (with, found) = match asked {

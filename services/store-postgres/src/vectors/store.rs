@@ -14,7 +14,7 @@ use diesel::sql_types::BigInt;
 use super::index::{self, Kept};
 use super::moving::{Begin, Finish, Sweep};
 use super::pending::{Add, Claim, of_place};
-use super::rank::{Rank, Ranked};
+use super::rank::Rank;
 use super::search::SetState;
 use super::tokens::Tokens;
 use super::use_model::UseModel;
@@ -30,7 +30,7 @@ use crate::transaction::Writing;
 impl PostgresStore {
     /// Makes the index of the set in this state, where it is due, and finds how far searches must look.
     async fn look_after(&self, state: &'static str) -> Result<()> {
-        let mut lease = self.inner.pool.get().await?;
+        let mut lease = self.inner.pool.get(None).await?;
         let conn = lease.conn();
         let kept = async {
             let Some((set_id, model)) = use_model::of_state(conn, state).await? else { return Ok(Kept::None) };
@@ -60,17 +60,25 @@ impl PostgresStore {
 }
 
 impl Inner {
-    /// Finds how far searches of a set must look, by what was asked last.
-    async fn learn(&self, set: SetState) -> Result<()> {
-        let mut lease = self.pool.get().await?;
-        match sight::learn(lease.conn(), set.id, set.dimensions, &self.vectors.asked).await {
-            Ok(()) => lease.give_back(),
-            Err(error) => {
-                lease.discard();
-                return Err(Failure::from(error).into());
+    /// Finds in the background how far searches of a set must look, by what was asked last.
+    pub(super) fn learn(self: Arc<Self>, set: SetState) {
+        let learning = async move {
+            let mut lease = self.pool.get(None).await?;
+            match sight::learn(lease.conn(), set.id, set.dimensions, &self.vectors.asked).await {
+                Ok(()) => lease.give_back(),
+                Err(error) => {
+                    lease.discard();
+                    return Err(Failure::from(error));
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        };
+        tokio::spawn(async move {
+            if let Err(failure) = learning.await {
+                let error = StoreError::from(failure);
+                tracing::warn!(error = %error, "It was not found how far the index of the vectors must look for what is asked");
+            }
+        });
     }
 }
 
@@ -128,20 +136,8 @@ impl VectorStore for PostgresStore {
         if search.semantic.is_some() && !self.inner.vectors.are_there() {
             return Err(no_such_vectors());
         }
-        let query = search.semantic.as_ref().map(|semantic| semantic.vector.clone());
         let rank = Rank { search, filter, inner: Arc::clone(&self.inner) };
-        let Ranked { ranking, by_sight_of } = self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)?;
-        if let (Some(set), Some(query)) = (by_sight_of, query)
-            && self.inner.vectors.asked.note(set.id, &query)
-        {
-            let inner = Arc::clone(&self.inner);
-            tokio::spawn(async move {
-                if let Err(error) = inner.learn(set).await {
-                    tracing::warn!(error = %error, "It was not found how far the index of the vectors must look for what is asked");
-                }
-            });
-        }
-        Ok(ranking)
+        self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)
     }
 
     async fn maintain(&self) -> Result<()> {

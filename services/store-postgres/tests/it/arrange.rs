@@ -7,7 +7,7 @@ use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::TestDatabase;
 
 /// Changes whenever the schema does.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 9] = [
     include_str!("../../../../migrations/postgres/2026-11-21-000001_contexts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000002_artifacts/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000003_keys/up.sql"),
@@ -15,6 +15,8 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/chunks.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000005_neighbours/up.sql"),
     include_str!("../../../../migrations/postgres/2026-11-21-000006_summaries/up.sql"),
+    include_str!("../../../../migrations/postgres/2026-11-22-000008_key_digests/up.sql"),
+    include_str!("../../../../migrations/postgres/2026-11-22-000009_checksums/up.sql"),
 ];
 
 /// The settings of a test's store.

@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{Idempotency, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written};
+use context_store::{Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written};
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::TestDatabase;
 
 use super::arrange::{config, database, store};
 use super::proxy::{Mode, Proxy};
 
-const PLAIN: RowSelection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX };
+const PLAIN: RowSelection =
+    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
 
 fn options(key: Option<&str>) -> WriteOptions {
     WriteOptions {
@@ -249,7 +250,7 @@ async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more()
     proxy.set(Mode::Stalled);
     let asked = Instant::now();
     let answer = all(&store).await;
-    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    assert!(matches!(answer, Err(StoreError::TooSlow { .. })), "{answer:?}");
     assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
     proxy.set(Mode::Honest);
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Keys and owners.
 
 use context_model::{NewEntry, Source, ThreadId, Timestamp};
-use context_store::{Denial, KeyChange, OwnerId, Store, StoredKey, WriteOptions};
+use context_store::{Denial, KeyChange, KeyEvent, OwnerId, Store, StoredKey, WriteOptions};
 
 use super::arrange::{database, store};
 
@@ -12,6 +12,7 @@ fn key(owner: &str, id: &str, at: i64) -> StoredKey {
         name: format!("name of {id}"),
         lookup: [7; 32],
         hash: "bcrypt".to_owned(),
+        digest: Some("digest".to_owned()),
         scopes: vec!["read".to_owned(), "write".to_owned()],
         narrowing: "{}".to_owned(),
         created_at: Timestamp(at),
@@ -19,6 +20,10 @@ fn key(owner: &str, id: &str, at: i64) -> StoredKey {
         last_used_at: None,
         deactivated_at: None,
     }
+}
+
+fn event(key_id: &str, at: i64) -> KeyEvent {
+    KeyEvent { id: format!("{at} {key_id}"), at: Timestamp(at), actor: None, operation: "test".to_owned(), key_id: key_id.to_owned() }
 }
 
 async fn put(store: &dyn Store, owner: &OwnerId, text: &str, at: i64) -> i64 {
@@ -41,19 +46,19 @@ async fn keys_are_found_by_their_beginning_and_changed_by_their_owner_alone() {
     let store = store(&database).await;
     let keys = Store::keys(&store).expect("the database keeps keys");
     let (one, other) = (key("one", "k1", 1), key("other", "k2", 2));
-    keys.insert_key(one.clone()).await.expect("stored");
-    keys.insert_key(other.clone()).await.expect("stored");
+    keys.insert_key(one.clone(), event("k1", 1)).await.expect("stored");
+    keys.insert_key(other.clone(), event("k2", 2)).await.expect("stored");
     assert_eq!(keys.keys_by_lookup([7; 32]).await.expect("read"), [other.clone(), one.clone()]);
     assert!(keys.keys_by_lookup([8; 32]).await.expect("read").is_empty());
     assert_eq!(keys.list_keys(&one.owner).await.expect("read"), std::slice::from_ref(&one));
     assert_eq!(keys.key(&other.owner, "k1").await.expect("read"), None);
 
     let off = KeyChange { deactivated_at: Some(Timestamp(9)), expires_at: Some(Some(Timestamp(100))), ..KeyChange::default() };
-    assert_eq!(keys.update_key(&other.owner, "k1", off.clone(), Timestamp(9)).await.expect("asked"), None);
-    let changed = keys.update_key(&one.owner, "k1", off, Timestamp(9)).await.expect("changed").expect("it exists");
+    assert_eq!(keys.update_key(&other.owner, "k1", off.clone(), event("k1", 9)).await.expect("asked"), None);
+    let changed = keys.update_key(&one.owner, "k1", off, event("k1", 9)).await.expect("changed").expect("it exists");
     assert_eq!((changed.deactivated_at, changed.expires_at), (Some(Timestamp(9)), Some(Timestamp(100))));
     let again = KeyChange { deactivated_at: Some(Timestamp(50)), ..KeyChange::default() };
-    let again = keys.update_key(&one.owner, "k1", again, Timestamp(50)).await.expect("changed").expect("it exists");
+    let again = keys.update_key(&one.owner, "k1", again, event("k1", 50)).await.expect("changed").expect("it exists");
     assert_eq!(again.deactivated_at, Some(Timestamp(9)), "the first moment counts");
     for at in [30, 20] {
         keys.touch_key(&one.owner, "k1", Timestamp(at)).await.expect("noted");
@@ -95,7 +100,7 @@ async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
     let keys = Store::keys(&store).expect("the database keeps keys");
     let (one, other) = (OwnerId::new("one"), OwnerId::new("other"));
     for owner in [&one, &other] {
-        keys.insert_key(key(owner.as_str(), "k1", 1)).await.expect("stored");
+        keys.insert_key(key(owner.as_str(), "k1", 1), event("k1", 1)).await.expect("stored");
         put(&store, owner, "a", 1).await;
     }
     let erased = keys.erase_owner(&one, Timestamp(2)).await.expect("erased").expect("it existed");
@@ -112,6 +117,7 @@ async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
         "entry_tags",
         "images",
         "denials",
+        "key_events",
         "idempotency",
         "artifacts",
         "chunks",

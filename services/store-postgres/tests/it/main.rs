@@ -2,7 +2,9 @@
 
 mod arrange;
 mod availability;
+mod cancelling;
 mod conformance;
+mod damage;
 mod discipline;
 mod faults;
 mod keys;

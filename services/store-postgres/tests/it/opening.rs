@@ -54,11 +54,11 @@ async fn a_server_that_does_not_let_us_in_is_named_without_the_password() {
 #[tokio::test(flavor = "multi_thread")]
 async fn another_language_indexes_every_entry_again() {
     use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
-    use context_store::{FtsSearch, OwnerId, Page, Read, RowSelection, WriteOptions};
+    use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, WriteOptions};
     use context_text::{Analyzer, Language, Mode, parse};
 
     let Some(database) = super::arrange::database().await else { return };
-    let selection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX };
+    let selection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
     let mut found = Vec::new();
     // Ours, ours, and one that only the server stems.
     for (language, ours, word) in
@@ -84,7 +84,7 @@ async fn another_language_indexes_every_entry_again() {
         let query = parse(Mode::Match, word, &Analyzer::new(ours)).expect("a query").expect("a word");
         let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.0 };
         let page = Page { limit: 10, offset: 0 };
-        let hits = store.fts_search(&OwnerId::default(), search, Filter::default(), page, selection, Read::default()).await;
+        let hits = store.fts_search(&OwnerId::default(), search, Filter::default(), page, selection.clone(), Read::default()).await;
         found.push(hits.expect("it works").entries.into_iter().map(|hit| hit.entry.text).collect::<Vec<_>>());
         store.close().await;
     }
@@ -94,7 +94,7 @@ async fn another_language_indexes_every_entry_again() {
 #[tokio::test]
 async fn another_neighbourhood_is_indexed_anew() {
     use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
-    use context_store::{FtsSearch, Neighbourhood, OwnerId, Page, Read, RowSelection, WriteOptions};
+    use context_store::{FtsSearch, Memory, Neighbourhood, OwnerId, Page, Read, RowSelection, WriteOptions};
     use context_store_postgres::Config;
     use context_text::{Analyzer, Language, Mode, parse};
 
@@ -116,8 +116,10 @@ async fn another_neighbourhood_is_indexed_anew() {
         }
         let query = parse(Mode::Match, "apple", &Analyzer::new(Language::English)).expect("a query").expect("a word");
         let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.4 };
-        let (page, selection) =
-            (Page { limit: 10, offset: 0 }, RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 20 });
+        let (page, selection) = (
+            Page { limit: 10, offset: 0 },
+            RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 20, memory: Memory::UNCOUNTED },
+        );
         let hits = store.fts_search(&OwnerId::default(), search, Filter::default(), page, selection, Read::default()).await;
         assert_eq!(hits.expect("it works").entries.len(), expected);
         store.close().await;

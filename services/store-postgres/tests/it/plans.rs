@@ -1,7 +1,7 @@
 //! Which index answers which operator.
 
 use context_model::{Filter, FilterInput, MetadataFilter, Tags, ThreadId, Violations};
-use context_store::{FtsSearch, OwnerId, Page, Read, RowSelection, Store};
+use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store};
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::TestDatabase;
 use context_text::{Analyzer, Language, Mode, parse};
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::arrange::{config, database};
 
-const EXPLAINED: RowSelection = RowSelection { images: false, text_chars: Some(10), explain: true, max_bytes: u64::MAX };
+const EXPLAINED: RowSelection =
+    RowSelection { images: false, text_chars: Some(10), explain: true, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
 
 /// A store with many entries, few of which are rare, beside those of another owner.
 async fn many_entries() -> Option<(TestDatabase, PostgresStore)> {

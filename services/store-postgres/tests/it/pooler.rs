@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{FtsSearch, Idempotency, OwnerId, Page, Read, RowSelection, Store, WriteOptions};
+use context_store::{FtsSearch, Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, WriteOptions};
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::{PgBouncer, pgbouncers};
 use context_text::{Analyzer, Language, Mode, parse};
@@ -14,7 +14,8 @@ use super::arrange::{config, database};
 /// More clients than the pooler has connections to the server.
 const CLIENTS: i64 = 12;
 const ROUNDS: i64 = 6;
-const SELECTION: RowSelection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX };
+const SELECTION: RowSelection =
+    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
 
 fn options(key: Option<String>) -> WriteOptions {
     WriteOptions {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use context_model::{Filter, Metadata, NewEntry, NewImage, Operator, Tags, ThreadId, Timestamp};
 use context_store::generate::{FIELDS, INDEXED, Kind, Pools, Random};
-use context_store::{OwnerId, Page, Read, RowSelection, Store, StoredEntry, WriteOptions, oracle};
+use context_store::{Memory, OwnerId, Page, Read, RowSelection, Store, StoredEntry, WriteOptions, oracle};
 use context_store_postgres::{Config, PostgresStore};
 use context_store_sqlite::SqliteStore;
 
@@ -20,7 +20,8 @@ const BATCH: usize = 4;
 /// Every operator with every kind of value it takes, for each owner.
 const ROUNDS: usize = 2;
 const ALL: Page = Page { limit: 100, offset: 0 };
-const PLAIN: RowSelection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX };
+const PLAIN: RowSelection =
+    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
 
 /// Stores an owner's entries, alike in every database.
 async fn fill(store: &dyn Store, owner: &OwnerId, entries: &[StoredEntry]) {

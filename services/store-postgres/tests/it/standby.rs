@@ -1,21 +1,42 @@
 //! A store on a standby: it reads, it waits for what it has not seen yet, and it refuses to write.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use context_model::{NewEntry, Source, ThreadId, Timestamp};
-use context_store::{OwnerId, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written};
+use async_trait::async_trait;
+use context_model::{Error, NewEntry, Source, ThreadId, Timestamp};
+use context_store::{Memory, OwnerId, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written, call};
 use context_store_postgres::PostgresStore;
 use context_test_postgres::{Server, programs};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 
 use super::arrange::config;
 
-const PLAIN: RowSelection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX };
+const PLAIN: RowSelection =
+    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
 
 async fn put(store: &PostgresStore, text: String) -> Result<Written<StoredBatch>, StoreError> {
     let entry =
         NewEntry { thread_id: ThreadId::from_stored("t".to_owned()), source: Source::User, text, images: None, metadata: None, tags: None };
     let options = WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() };
     store.store_contexts(&OwnerId::default(), vec![entry], true, options).await
+}
+
+/// A turn that notes when it is left and taken.
+#[derive(Default)]
+struct Noted(Mutex<Vec<&'static str>>);
+
+#[async_trait]
+impl call::Turn for Noted {
+    fn leave(&self) {
+        self.0.lock().expect("no one panics").push("leave");
+    }
+
+    async fn take(&self) -> Result<(), Error> {
+        self.0.lock().expect("no one panics").push("take");
+        Ok(())
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +50,7 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
     let owner = OwnerId::default();
     let get = async |written: &Written<StoredBatch>, wait: Duration| {
         let id = written.outcome.items[0].as_ref().expect("stored").id;
-        let read = Read { min_revision: Some(written.revision), wait };
+        let read = Read { min_revision: Some(written.revision), wait, as_of: None };
         reader.get_contexts(&owner, vec![id], PLAIN, read).await
     };
 
@@ -44,7 +65,19 @@ async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
     let unseen = put(&writer, "unseen".to_owned()).await.expect("stored");
     let refused = get(&unseen, Duration::from_millis(100)).await.expect_err("it is not there yet");
     assert!(matches!(refused, StoreError::Rejected(_)), "{refused:?}");
+    // While it waits others run, and it has its turn again when it goes on.
+    let turn = Arc::new(Noted::default());
+    let waiting = call::within(Duration::from_secs(60), Some(turn.clone()), get(&unseen, Duration::from_millis(100)));
+    assert!(matches!(waiting.await, Err(StoreError::Rejected(_))));
+    assert_eq!(*turn.0.lock().expect("no one panics"), ["leave", "take"]);
+    // A thousand may wait. As long as it stands still only a refusal comes back.
+    let mut many: FuturesUnordered<_> = (0..1001).map(|_| get(&unseen, Duration::from_secs(300))).collect();
+    let first = many.next().await.expect("one is refused");
+    assert!(matches!(first, Err(StoreError::Overloaded)), "{first:?}");
     control.batch_execute("SELECT pg_wal_replay_resume()").await.expect("the standby goes on");
+    while let Some(found) = many.next().await {
+        found.expect("they were right to wait");
+    }
     let found = get(&unseen, Duration::from_secs(20)).await.expect("now it is");
     assert_eq!(found.entries[0].text, "unseen");
 

@@ -7,7 +7,7 @@ use context_model::{Filter, Timestamp};
 use context_store::generate::{OWNERS, fill};
 use context_store::transfer::predecessor::ID_KEY;
 use context_store::transfer::{Observer, Phase, Report, Source, TABLES, Target, TransferError, migrate};
-use context_store::{OwnerId, Page, Read, RowSelection, Store, StoredEntry};
+use context_store::{Memory, OwnerId, Page, Read, RowSelection, Store, StoredEntry};
 use context_store_postgres::{OpenError, PostgresSource, PostgresStore, PostgresTarget};
 use context_store_sqlite::{SqliteSource, SqliteStore, SqliteTarget};
 use context_test_postgres::TestDatabase;
@@ -97,7 +97,7 @@ async fn a_round_trip_through_postgresql_gives_the_same_database() {
 }
 
 fn read() -> Read {
-    Read { min_revision: None, wait: std::time::Duration::ZERO }
+    Read::default()
 }
 
 /// What an owner sees of its threads, counts and newest entries.
@@ -105,7 +105,7 @@ async fn seen(store: &dyn Store, owner: &str) -> String {
     let (owner, page) = (OwnerId::new(owner), Page { limit: 50, offset: 0 });
     let threads = store.list_threads(&owner, page, read()).await.expect("threads are listed");
     let counts = store.statistics(&owner, read()).await.expect("entries are counted");
-    let selection = RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30 };
+    let selection = RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
     let entries = store.search_contexts(&owner, Filter::default(), page, selection, read()).await.expect("entries are found");
     format!(
         "{threads:?} {:?} {:?} {} {} {} {entries:?}",
@@ -213,7 +213,7 @@ async fn old_database(sql: &str) -> Option<TestDatabase> {
 }
 
 async fn entries(store: &dyn Store) -> Vec<StoredEntry> {
-    let selection = RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30 };
+    let selection = RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
     let page = Page { limit: 100, offset: 0 };
     let mut found = store.search_contexts(&OwnerId::default(), Filter::default(), page, selection, read()).await.unwrap().entries;
     found.sort_by_key(|entry| entry.id);

@@ -1,12 +1,14 @@
 //! Reading artifacts, their lists and their versions.
 
 use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
+use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, ListedArtifact, ListedVersion, PageStart, StoreError, StoredArtifact, StoredVersion,
 };
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
+use crate::columns::LossyText;
 use crate::entries::parse_metadata;
 use crate::failure::{Failure, store_error, unreadable};
 use crate::owners::Owner;
@@ -23,15 +25,30 @@ pub(crate) struct VersionRow {
     pub at: i64,
     #[diesel(sql_type = BigInt)]
     pub title_given: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     pub title: String,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     pub metadata: String,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     pub content: String,
+    #[diesel(sql_type = Nullable<Binary>)]
+    pub seal: Option<Vec<u8>>,
 }
 
 impl VersionRow {
+    /// Whether it is what was stored.
+    pub fn is_sound(&self, id: &ArtifactId) -> bool {
+        let Self { version, title, metadata, content, seal, .. } = self;
+        let (metadata, content) = (Some(metadata.as_str()), Some(content.as_str()));
+        let read = StoredVersionContent { id: &id.to_string(), version: *version, title, metadata, content };
+        seal::artifact_is_sound(&read, seal.as_deref())
+    }
+
+    /// Refuses a version that is not what was stored.
+    pub fn checked(self, id: &ArtifactId) -> Result<Self, StoreError> {
+        if self.is_sound(id) { Ok(self) } else { Err(seal::refuse_artifact(id, self.version).into()) }
+    }
+
     /// What the version holds.
     pub fn state(&self) -> Result<ArtifactState, Failure> {
         Ok(ArtifactState {
@@ -44,21 +61,40 @@ impl VersionRow {
 
     /// The artifact, with this version as its current one.
     pub fn into_artifact(self, id: ArtifactId) -> Result<StoredArtifact, StoreError> {
-        let Self { created_at, version, at, title_given: _, title, metadata, content } = self;
+        let Self { created_at, version, at, title_given: _, title, metadata, content, seal: _ } = self;
         let metadata = parse_metadata(&metadata)?;
         Ok(StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version })
     }
 
     pub fn into_version(self) -> Result<StoredVersion, StoreError> {
-        let Self { created_at: _, version, at, title_given: _, title, metadata, content } = self;
+        let Self { created_at: _, version, at, title_given: _, title, metadata, content, seal: _ } = self;
         Ok(StoredVersion { version, title, content, metadata: parse_metadata(&metadata)?, at: Timestamp(at) })
     }
 }
 
 /// A version by its number, or the current one.
-pub(crate) fn version(conn: &mut SqliteConnection, owner: i64, id: &ArtifactId, number: Option<i64>) -> QueryResult<Option<VersionRow>> {
+///
+/// # Errors
+/// `STORAGE_CORRUPT` when it is not what was stored.
+pub(crate) fn version(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    id: &ArtifactId,
+    number: Option<i64>,
+) -> Result<Option<VersionRow>, StoreError> {
+    let found = unchecked_version(conn, owner, id, number).map_err(store_error)?;
+    found.map(|row| row.checked(id)).transpose()
+}
+
+/// As [`version`], damaged or not.
+pub(crate) fn unchecked_version(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    id: &ArtifactId,
+    number: Option<i64>,
+) -> QueryResult<Option<VersionRow>> {
     let mut select = Fragment::new(
-        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata, v.content FROM artifacts a \
+        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal FROM artifacts a \
          JOIN artifact_versions v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = ",
     );
     match number {
@@ -86,25 +122,29 @@ pub(crate) fn current_version(conn: &mut SqliteConnection, owner: i64, id: &Arti
 struct HistoryRow {
     #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     title: String,
     #[diesel(sql_type = BigInt)]
     at: i64,
     #[diesel(sql_type = Text)]
     changes: String,
+    #[diesel(sql_type = Nullable<Binary>)]
+    seal: Option<Vec<u8>>,
 }
 
 /// The newest versions before the current one.
 pub(crate) fn history(conn: &mut SqliteConnection, owner: i64, id: &ArtifactId, limit: u32) -> Result<Option<ArtifactHistory>, StoreError> {
     let Some(current_version) = current_version(conn, owner, id).map_err(store_error)? else { return Ok(None) };
-    let mut select = Fragment::new("SELECT version, title, at, changes FROM artifact_versions WHERE owner = ");
+    let mut select = Fragment::new("SELECT version, title, at, changes, seal FROM artifact_versions WHERE owner = ");
     select.bind(Bind::Int(owner)).push(" AND artifact_id = ").bind(Bind::Text(id.to_string()));
     select.push(" AND version < ").bind(Bind::Int(current_version));
     select.push(" ORDER BY version DESC LIMIT ").bind(Bind::Int(limit.into()));
     let rows: Vec<HistoryRow> = sql::query(conn, &select).map_err(store_error)?;
-    let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes }| {
+    let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes, seal }| {
+        let read = StoredVersionContent { id: &id.to_string(), version, title: &title, metadata: None, content: None };
+        let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
         let changes = serde_json::from_str(&changes).map_err(|e| unreadable("list of changes", Some(e)))?;
-        Ok(ListedVersion { version, title, at: Timestamp(at), changes })
+        Ok(ListedVersion { version, title, at: Timestamp(at), changes, damaged })
     });
     Ok(Some(ArtifactHistory { current_version, earlier: earlier.collect::<Result<_, StoreError>>()? }))
 }
@@ -117,12 +157,16 @@ struct ListRow {
     created_at: i64,
     #[diesel(sql_type = BigInt)]
     at: i64,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     title: String,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     metadata: String,
-    #[diesel(sql_type = Text)]
+    #[diesel(sql_type = Text, deserialize_as = LossyText)]
     preview: String,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Nullable<Binary>)]
+    seal: Option<Vec<u8>>,
 }
 
 #[derive(QueryableByName)]
@@ -145,10 +189,14 @@ pub(crate) fn list(
         let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
         return Err(Error::new(Reason::ResultTooLarge, sentence).into());
     }
-    let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview }| {
+    let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview, version, seal }| {
         let id = ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
-        let metadata = parse_metadata(&metadata)?;
-        Ok(ListedArtifact { id, title, preview, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at) })
+        let content = seal::is_whole(&preview, Some(page.preview_chars)).then_some(preview.as_str());
+        let read = StoredVersionContent { id: &artifact_id, version, title: &title, metadata: Some(&metadata), content };
+        let object = parse_metadata(&metadata);
+        let damaged = (object.is_err() || !seal::artifact_is_sound(&read, seal.as_deref())).then_some(version);
+        let (metadata, created_at, updated_at) = (object.unwrap_or_default(), Timestamp(created_at), Timestamp(at));
+        Ok(ListedArtifact { id, title, preview, metadata, created_at, updated_at, damaged })
     });
     let artifacts = artifacts.collect::<Result<_, StoreError>>()?;
     let mut count = Fragment::new("SELECT count(*) AS total FROM artifacts WHERE owner = ");
@@ -162,7 +210,9 @@ fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragme
     let ArtifactPage { limit, start, preview_chars, max_bytes: _ } = page;
     let mut select = Fragment::new("SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata, substr(v.content, 1, ");
     select.bind(Bind::Int(preview_chars.into()));
-    select.push(") AS preview FROM (SELECT a.owner, a.artifact_id, a.created_at, a.version FROM artifacts a WHERE a.owner = ");
+    select.push(
+        ") AS preview, v.version, v.seal FROM (SELECT a.owner, a.artifact_id, a.created_at, a.version FROM artifacts a WHERE a.owner = ",
+    );
     select.bind(Bind::Int(owner));
     if let PageStart::After { created_at, id } = start {
         select.push(" AND (a.created_at, a.artifact_id) < (").bind(Bind::Int(created_at.micros())).push(", ");
@@ -193,7 +243,10 @@ mod tests {
     #[test]
     fn a_page_walks_the_index_and_sorts_nothing_large() {
         let mut conn = SqliteConnection::establish(":memory:").unwrap();
-        let schema = include_str!("../../../../migrations/sqlite/2026-11-21-000002_artifacts/up.sql");
+        let schema = concat!(
+            include_str!("../../../../migrations/sqlite/2026-11-21-000002_artifacts/up.sql"),
+            "ALTER TABLE artifact_versions ADD COLUMN seal BLOB;"
+        );
         diesel::connection::SimpleConnection::batch_execute(&mut conn, schema).unwrap();
         let id = ArtifactId::parse("123e4567-e89b-12d3-a456-426614174000").unwrap();
         for start in [PageStart::Offset(5), PageStart::After { created_at: Timestamp(1), id }] {

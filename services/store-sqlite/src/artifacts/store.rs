@@ -49,7 +49,7 @@ impl ArtifactStore for SqliteStore {
     async fn get_artifact(&self, owner: &OwnerId, id: ArtifactId, read: Read) -> Result<AtRevision<Option<StoredArtifact>>> {
         self.read(&self.points, owner, read, move |conn, owner| {
             let Some(owner) = owner else { return Ok(AtRevision { value: None, revision: 0 }) };
-            let row = read::version(conn, owner.owner, &id, None).map_err(store_error)?;
+            let row = read::version(conn, owner.owner, &id, None)?;
             Ok(AtRevision { value: row.map(|row| row.into_artifact(id)).transpose()?, revision: owner.revision })
         })
         .await
@@ -99,7 +99,7 @@ impl ArtifactStore for SqliteStore {
                 return Ok(AtRevision { value: VersionLookup::NoArtifact, revision });
             };
             let versions = numbers.iter().map(|number| {
-                let row = read::version(conn, owner.owner, &id, *number).map_err(store_error)?;
+                let row = read::version(conn, owner.owner, &id, *number)?;
                 row.map(read::VersionRow::into_version).transpose()
             });
             let versions = versions.collect::<Result<_>>()?;
@@ -122,7 +122,7 @@ impl SqliteStore {
         let found = self
             .read(&self.points, owner, Read::default(), move |conn, owner| {
                 let Some(owner) = owner else { return Ok(None) };
-                let row = read::version(conn, owner.owner, &id, Some(version)).map_err(store_error)?;
+                let row = read::version(conn, owner.owner, &id, Some(version))?;
                 row.map(|row| row.into_artifact(id)).transpose()
             })
             .await?;

@@ -1,7 +1,7 @@
 //! Creating, changing, restoring and deleting artifacts inside the writer's transaction.
 
 use context_model::{ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold};
-use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact};
+use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact, seal};
 use diesel::prelude::*;
 
 use super::read::{self, VersionRow};
@@ -60,7 +60,7 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, id: ArtifactId, new: &Ne
 
 /// Changes an artifact.
 pub(crate) fn update(transaction: &mut Transaction<'_>, update: &ArtifactUpdate) -> Result<Outcome, Failure> {
-    let current = current(transaction, &update.id, update.expected_version)?;
+    let current = current(transaction, &update.id, update.expected_version)?.checked(&update.id).map_err(Failure::Rejected)?;
     let before = current.state()?;
     let after = before.updated(update)?;
     let changes = after.changes_from(&before);
@@ -82,11 +82,15 @@ pub(crate) fn update(transaction: &mut Transaction<'_>, update: &ArtifactUpdate)
 pub(crate) fn restore(transaction: &mut Transaction<'_>, restore: &ArtifactRestore) -> Result<Outcome, Failure> {
     let ArtifactRestore { id, version, expected_version } = restore;
     let current = current(transaction, id, *expected_version)?;
-    let Some(wanted) = read::version(transaction.conn, transaction.owner.owner, id, Some(*version))? else {
+    let Some(wanted) = read::unchecked_version(transaction.conn, transaction.owner.owner, id, Some(*version))? else {
         return Err(Error::artifact_version_not_restorable(id, *version).into());
     };
-    let state = wanted.state()?;
-    let changes = state.changes_from(&current.state()?);
+    let state = wanted.checked(id).map_err(Failure::Rejected)?.state()?;
+    // What is damaged now may be restored: all of it changes.
+    let changes = match current.is_sound(id) {
+        true => state.changes_from(&current.state()?),
+        false => ["title", "content", "metadata"].map(str::to_owned).to_vec(),
+    };
     next_version(transaction, *id, &current, state, &changes, "restore")
 }
 
@@ -103,9 +107,9 @@ pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Resul
     Ok(1)
 }
 
-/// The artifact's current version, which must be the expected one.
+/// The artifact's current version, damaged or not, which must be the expected one.
 fn current(transaction: &mut Transaction<'_>, id: &ArtifactId, expected: Option<i64>) -> Result<VersionRow, Failure> {
-    let Some(current) = read::version(transaction.conn, transaction.owner.owner, id, None)? else {
+    let Some(current) = read::unchecked_version(transaction.conn, transaction.owner.owner, id, None)? else {
         return Err(Error::artifact_not_found(id).into());
     };
     match expected {
@@ -152,6 +156,8 @@ fn insert_version(
     changes: &[String],
 ) -> QueryResult<()> {
     let ArtifactState { title, title_given, content, metadata } = state;
+    let metadata = Metadata::from_stored(metadata.clone()).to_json();
+    let seal = seal::artifact_version(key, version, title, &metadata, content);
     diesel::insert_into(artifact_versions::table)
         .values((
             artifact_versions::owner.eq(transaction.owner.owner),
@@ -161,8 +167,9 @@ fn insert_version(
             artifact_versions::title_given.eq(i64::from(*title_given)),
             artifact_versions::changes.eq(serde_json::json!(changes).to_string()),
             artifact_versions::title.eq(title),
-            artifact_versions::metadata.eq(Metadata::from_stored(metadata.clone()).to_json()),
+            artifact_versions::metadata.eq(metadata),
             artifact_versions::content.eq(content),
+            artifact_versions::seal.eq(&seal[..]),
         ))
         .execute(transaction.conn)?;
     Ok(())

@@ -11,6 +11,7 @@ use diesel::sql_types::{BigInt, Double};
 use diesel::sqlite::SqliteConnection;
 
 use super::{expression, scope};
+use crate::cancel;
 use crate::filter::{Candidates, candidates, compile, json_list};
 use crate::sql::{Bind, Fragment, query};
 
@@ -139,6 +140,7 @@ impl Ranking<'_> {
         let mut kept: Vec<(i64, f64)> = Vec::new();
         let mut rest = matches;
         while kept.len() < wanted && !rest.is_empty() {
+            cancel::check()?;
             let (chunk, later) = rest.split_at(rest.len().min(wanted - kept.len()));
             rest = later;
             let ids: Vec<i64> = chunk.iter().map(|found| found.row_id).collect();

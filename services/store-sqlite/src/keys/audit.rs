@@ -1,12 +1,12 @@
-//! The audit log: changes that were made, and refusals.
+//! The audit log: changes that were made, what was done to keys, and refusals.
 
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial};
+use context_store::{AuditLine, Denial, KeyEvent};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 
 use crate::failure::Failure;
-use crate::schema::denials;
+use crate::schema::{denials, key_events};
 use crate::sql::{self, Bind, Fragment};
 
 pub(crate) fn record(conn: &mut SqliteConnection, owner: i64, denial: &Denial) -> Result<(), Failure> {
@@ -19,6 +19,21 @@ pub(crate) fn record(conn: &mut SqliteConnection, owner: i64, denial: &Denial) -
             denials::operation.eq(operation),
             denials::reason.eq(reason),
             denials::attempts.eq(attempts),
+        ))
+        .execute(conn)?;
+    Ok(())
+}
+
+pub(crate) fn record_event(conn: &mut SqliteConnection, owner: i64, event: &KeyEvent) -> Result<(), Failure> {
+    let KeyEvent { id, at, actor, operation, key_id } = event;
+    diesel::insert_into(key_events::table)
+        .values((
+            key_events::owner.eq(owner),
+            key_events::event_id.eq(id),
+            key_events::at.eq(at.micros()),
+            key_events::actor.eq(actor),
+            key_events::operation.eq(operation),
+            key_events::key_id.eq(key_id),
         ))
         .execute(conn)?;
     Ok(())
@@ -53,7 +68,9 @@ pub(crate) fn lines(conn: &mut SqliteConnection, owner: i64, from: Timestamp, li
     select.bind(Bind::Int(owner)).push(" AND at >= ").bind(Bind::Int(from.micros()));
     select.push(" UNION ALL SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM denials WHERE owner = ");
     select.bind(Bind::Int(owner)).push(" AND at >= ").bind(Bind::Int(from.micros()));
-    select.push(") ORDER BY at, revision LIMIT ").bind(Bind::Int(limit.into()));
+    select.push(" UNION ALL SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 FROM key_events WHERE owner = ");
+    select.bind(Bind::Int(owner)).push(" AND at >= ").bind(Bind::Int(from.micros()));
+    select.push(") ORDER BY at, revision, entity_id LIMIT ").bind(Bind::Int(limit.into()));
     let rows: Vec<Row> = sql::query(conn, &select)?;
     let line = |Row { at, key_id, operation, entity, entity_id, revision, outcome, attempts }| AuditLine {
         at: Timestamp(at),

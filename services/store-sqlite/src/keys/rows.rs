@@ -1,10 +1,11 @@
 //! The rows of keys.
 
 use context_model::Timestamp;
-use context_store::{KeyChange, OwnerId, StoreError, StoredKey};
+use context_store::{KeyChange, KeyEvent, OwnerId, StoreError, StoredKey};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
+use super::audit;
 use crate::failure::{Failure, store_error, unreadable};
 use crate::schema::api_keys;
 use crate::sql::{self, Bind, Fragment};
@@ -33,17 +34,21 @@ struct Row {
     last_used_at: Option<i64>,
     #[diesel(sql_type = Nullable<BigInt>)]
     deactivated_at: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    digest: Option<String>,
 }
 
 impl Row {
     fn into_key(self) -> Result<StoredKey, StoreError> {
-        let Self { owner_id, key_id, name, lookup, hash, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at } = self;
+        let Self { owner_id, key_id, name, lookup, hash, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at, digest } =
+            self;
         Ok(StoredKey {
             id: key_id,
             owner: OwnerId::new(owner_id),
             name,
             lookup: lookup.try_into().map_err(|_| unreadable("lookup hash", None))?,
             hash,
+            digest,
             scopes: serde_json::from_str(&scopes).map_err(|e| unreadable("list of scopes", Some(e)))?,
             narrowing,
             created_at: Timestamp(created_at),
@@ -58,11 +63,16 @@ impl Row {
 pub(crate) fn select(conn: &mut SqliteConnection, condition: Fragment, limit: i64) -> Result<Vec<StoredKey>, StoreError> {
     let mut select = Fragment::new(
         "SELECT o.owner_id, k.key_id, k.name, k.lookup, k.hash, k.scopes, k.narrowing, k.created_at, k.expires_at, k.last_used_at, \
-         k.deactivated_at FROM api_keys k JOIN owners o ON o.owner = k.owner WHERE ",
+         k.deactivated_at, k.digest FROM api_keys k JOIN owners o ON o.owner = k.owner WHERE ",
     );
     select.append(condition).push(" ORDER BY k.created_at DESC, k.key_id DESC LIMIT ").bind(Bind::Int(limit));
     let rows: Vec<Row> = sql::query(conn, &select).map_err(store_error)?;
     rows.into_iter().map(Row::into_key).collect()
+}
+
+/// Those that are not switched off.
+pub(crate) fn active() -> Fragment {
+    Fragment::new("k.deactivated_at IS NULL")
 }
 
 /// Those of an owner, or the one with this id.
@@ -76,7 +86,8 @@ pub(crate) fn of_owner(owner: i64, id: Option<&str>) -> Fragment {
 }
 
 pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, key: &StoredKey) -> Result<(), Failure> {
-    let StoredKey { id, owner: _, name, lookup, hash, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at } = key;
+    let StoredKey { id, owner: _, name, lookup, hash, digest, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at } =
+        key;
     diesel::insert_into(api_keys::table)
         .values((
             api_keys::owner.eq(owner),
@@ -84,6 +95,7 @@ pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, key: &StoredKey) -
             api_keys::name.eq(name),
             api_keys::lookup.eq(&lookup[..]),
             api_keys::hash.eq(hash),
+            api_keys::digest.eq(digest),
             api_keys::scopes.eq(serde_json::json!(scopes).to_string()),
             api_keys::narrowing.eq(narrowing),
             api_keys::created_at.eq(created_at.micros()),
@@ -95,17 +107,39 @@ pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, key: &StoredKey) -
     Ok(())
 }
 
-pub(crate) fn update(conn: &mut SqliteConnection, owner: i64, id: &str, change: &KeyChange) -> Result<Option<StoredKey>, Failure> {
-    let found = select(conn, of_owner(owner, Some(id)), 1).map_err(Failure::Rejected)?.pop();
-    let Some(mut key) = found else { return Ok(None) };
-    let KeyChange { name, scopes, narrowing, expires_at, deactivated_at } = change.clone();
-    key.name = name.unwrap_or(key.name);
-    key.scopes = scopes.unwrap_or(key.scopes);
-    key.narrowing = narrowing.unwrap_or(key.narrowing);
-    key.expires_at = expires_at.unwrap_or(key.expires_at);
-    // The first moment counts, and nothing switches a key on again.
-    key.deactivated_at = key.deactivated_at.or(deactivated_at);
-    diesel::update(api_keys::table.find((owner, id)))
+/// Changes a key and writes down that it was, unless it was like that already.
+pub(crate) fn update(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    id: &str,
+    change: &KeyChange,
+    event: &KeyEvent,
+) -> Result<Option<StoredKey>, Failure> {
+    let Some(before) = one(conn, owner, id)? else { return Ok(None) };
+    let key = change.clone().of(before.clone());
+    if key != before {
+        put(conn, owner, &key)?;
+        audit::record_event(conn, owner, event)?;
+    }
+    Ok(Some(key))
+}
+
+/// Switches a key off and stores another one in its place.
+pub(crate) fn replace(conn: &mut SqliteConnection, owner: i64, id: &str, new: &StoredKey, events: &[KeyEvent]) -> Result<bool, Failure> {
+    let Some(old) = one(conn, owner, id)?.filter(|key| key.deactivated_at.is_none()) else { return Ok(false) };
+    put(conn, owner, &StoredKey { deactivated_at: Some(new.created_at), ..old })?;
+    insert(conn, owner, new)?;
+    events.iter().try_for_each(|event| audit::record_event(conn, owner, event))?;
+    Ok(true)
+}
+
+fn one(conn: &mut SqliteConnection, owner: i64, id: &str) -> Result<Option<StoredKey>, Failure> {
+    Ok(select(conn, of_owner(owner, Some(id)), 1).map_err(Failure::Rejected)?.pop())
+}
+
+/// Writes what can change of a key.
+fn put(conn: &mut SqliteConnection, owner: i64, key: &StoredKey) -> Result<(), Failure> {
+    diesel::update(api_keys::table.find((owner, &key.id)))
         .set((
             api_keys::name.eq(&key.name),
             api_keys::scopes.eq(serde_json::json!(key.scopes).to_string()),
@@ -114,5 +148,5 @@ pub(crate) fn update(conn: &mut SqliteConnection, owner: i64, id: &str, change: 
             api_keys::deactivated_at.eq(key.deactivated_at.map(Timestamp::micros)),
         ))
         .execute(conn)?;
-    Ok(Some(key))
+    Ok(())
 }

@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, KeyChange, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+use context_store::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
 
 use super::{audit, erase, rows};
 use crate::failure::{Failure, store_error};
 use crate::sql::{Bind, Fragment};
+use crate::statement::{self, Value};
 use crate::store::SqliteStore;
 use crate::transaction::Transaction;
 
@@ -38,7 +39,7 @@ impl KeyStore for SqliteStore {
     }
 
     async fn list_owners(&self) -> Result<Vec<OwnerSummary>> {
-        self.searches.read(|conn| erase::summaries(conn, None).map_err(store_error)).await
+        self.searches.read(None, |conn| erase::summaries(conn, None).map_err(store_error)).await
     }
 
     async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>> {
@@ -48,15 +49,45 @@ impl KeyStore for SqliteStore {
         self.administer(owner, now, erase::erase).await
     }
 
-    async fn insert_key(&self, key: StoredKey) -> Result<()> {
+    async fn insert_key(&self, key: StoredKey, event: KeyEvent) -> Result<()> {
         let (owner, now) = (key.owner.clone(), key.created_at);
-        self.administer(&owner, now, move |transaction| rows::insert(transaction.conn, transaction.owner.owner, &key)).await
+        self.administer(&owner, now, move |transaction| {
+            rows::insert(transaction.conn, transaction.owner.owner, &key)?;
+            audit::record_event(transaction.conn, transaction.owner.owner, &event)
+        })
+        .await
+    }
+
+    async fn replace_key(&self, id: &str, key: StoredKey, events: Vec<KeyEvent>) -> Result<bool> {
+        let (owner, now, id) = (key.owner.clone(), key.created_at, id.to_owned());
+        if !self.owner_exists(&owner).await? {
+            return Ok(false);
+        }
+        self.administer(&owner, now, move |transaction| rows::replace(transaction.conn, transaction.owner.owner, &id, &key, &events)).await
+    }
+
+    async fn store_digest(&self, owner: &OwnerId, id: &str, digest: &str, now: Timestamp) -> Result<()> {
+        if !self.owner_exists(owner).await? {
+            return Ok(());
+        }
+        let (id, digest) = (id.to_owned(), digest.to_owned());
+        self.administer(owner, now, move |transaction| {
+            let sql = "UPDATE api_keys SET digest = ? WHERE owner = ? AND key_id = ? AND digest IS NULL";
+            let values = [Value::Text(&digest), Value::Int(transaction.owner.owner), Value::Text(&id)];
+            statement::execute(transaction.conn, sql, &values)?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn active_keys(&self, limit: u32) -> Result<Vec<StoredKey>> {
+        self.points.read(None, move |conn| rows::select(conn, rows::active(), limit.into())).await
     }
 
     async fn keys_by_lookup(&self, lookup: [u8; 32]) -> Result<Vec<StoredKey>> {
         let mut condition = Fragment::new("k.lookup = ");
         condition.bind(Bind::Blob(lookup.to_vec()));
-        self.points.read(move |conn| rows::select(conn, condition, 16)).await
+        self.points.read(None, move |conn| rows::select(conn, condition, 16)).await
     }
 
     async fn key(&self, owner: &OwnerId, id: &str) -> Result<Option<StoredKey>> {
@@ -76,13 +107,13 @@ impl KeyStore for SqliteStore {
         .await
     }
 
-    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, now: Timestamp) -> Result<Option<StoredKey>> {
+    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, event: KeyEvent) -> Result<Option<StoredKey>> {
         // Asking for a key must not make its owner.
         if !self.owner_exists(owner).await? {
             return Ok(None);
         }
-        let id = id.to_owned();
-        self.administer(owner, now, move |transaction| rows::update(transaction.conn, transaction.owner.owner, &id, &change)).await
+        let (id, now) = (id.to_owned(), event.at);
+        self.administer(owner, now, move |transaction| rows::update(transaction.conn, transaction.owner.owner, &id, &change, &event)).await
     }
 
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {
@@ -91,7 +122,6 @@ impl KeyStore for SqliteStore {
         }
         let id = id.to_owned();
         self.administer(owner, at, move |transaction| {
-            use crate::statement::{self, Value};
             let sql = "UPDATE api_keys SET last_used_at = ? WHERE owner = ? AND key_id = ?";
             let values = [Value::Int(at.micros()), Value::Int(transaction.owner.owner), Value::Text(&id)];
             statement::execute(transaction.conn, sql, &values)?;

@@ -36,13 +36,31 @@ struct Loaded {
     t5: Option<String>,
     #[diesel(sql_type = Nullable<Binary>)]
     b0: Option<Vec<u8>>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    b1: Option<Vec<u8>>,
 }
 
 impl Loaded {
+    fn into_slots(self) -> Slots {
+        let Self { i0, i1, i2, i3, i4, t0, t1, t2, t3, t4, t5, b0, b1 } = self;
+        Slots { ints: [i0, i1, i2, i3, i4], texts: [t0, t1, t2, t3, t4, t5], bytes: [b0, b1] }
+    }
+
     fn into_row(self, table: &Table) -> Result<Row, StoreError> {
-        let Self { i0, i1, i2, i3, i4, t0, t1, t2, t3, t4, t5, b0 } = self;
-        let slots = Slots { ints: [i0, i1, i2, i3, i4], texts: [t0, t1, t2, t3, t4, t5], bytes: b0 };
-        slots.into_row(table).ok_or_else(|| unreadable(table.name, None))
+        let mut row = self.into_slots().into_row(table).ok_or_else(|| unreadable(table.name, None))?;
+        with_ids(&mut row.0, table);
+        Ok(row)
+    }
+}
+
+/// Makes row ids the ids of entries.
+fn with_ids(cells: &mut [Cell], table: &Table) {
+    for (cell, column) in cells.iter_mut().zip(table.columns) {
+        if let Cell::Int(value) = cell
+            && is_row_id(table, column)
+        {
+            *value = id_of_row(*value);
+        }
     }
 }
 
@@ -136,37 +154,85 @@ pub(super) fn rows(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static
     if is_of_a_set(table) {
         select.push(" AND set_id = ").bind(Bind::Int(set(conn)?));
     }
-    let keys: Vec<String> = table.key_columns().iter().map(|column| expression(table, column)).collect();
-    let keys = keys.join(", ");
     if !after.is_empty() {
-        select.push(&format!(" AND ({keys}) > ("));
-        for (at, (cell, column)) in after.iter().zip(table.key_columns()).enumerate() {
-            select.push(if at == 0 { "" } else { ", " });
-            select.bind(match cell {
-                Cell::Int(id) if is_row_id(table, column) => Bind::Int(owner << 40 | id),
-                Cell::Int(value) => Bind::Int(*value),
-                Cell::Text(text) => Bind::Text(text.clone()),
-                Cell::Null | Cell::List(_) | Cell::Bytes(_) => return Err(unreadable("place of a migration", None)),
-            });
-        }
-        select.push(")");
+        select.append(compared(owner, table, ">", after)?);
     }
-    select.push(&format!(" ORDER BY {keys} LIMIT {BATCH_ROWS}"));
+    select.push(&format!(" ORDER BY {} LIMIT {BATCH_ROWS}", key_columns(table)));
     load(conn, table, &select)
+}
+
+fn key_columns(table: &Table) -> String {
+    let keys: Vec<String> = table.key_columns().iter().map(|column| expression(table, column)).collect();
+    keys.join(", ")
+}
+
+/// The condition that compares rows' keys with this one.
+fn compared(owner: i64, table: &Table, operator: &str, key: &[Cell]) -> Result<Fragment, StoreError> {
+    let mut condition = Fragment::new(format!(" AND ({}) {operator} (", key_columns(table)));
+    for (at, (cell, column)) in key.iter().zip(table.key_columns()).enumerate() {
+        condition.push(if at == 0 { "" } else { ", " });
+        condition.bind(match cell {
+            Cell::Int(id) if is_row_id(table, column) => Bind::Int(owner << 40 | id),
+            Cell::Int(value) => Bind::Int(*value),
+            Cell::Text(text) => Bind::Text(text.clone()),
+            Cell::Null | Cell::List(_) | Cell::Bytes(_) => return Err(unreadable("place of a migration", None)),
+        });
+    }
+    condition.push(")");
+    Ok(condition)
+}
+
+/// Keys of the owner's rows after this one, from an index where there is one, which may be sound where the rows are not.
+pub(super) fn keys(
+    conn: &mut SqliteConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    after: &[Cell],
+) -> Result<Vec<Vec<Cell>>, StoreError> {
+    let Some(owner) = number(conn, owner).map_err(store_error)? else { return Ok(Vec::new()) };
+    let from = match table.name {
+        "entries" => "entries INDEXED BY entries_by_time",
+        "artifact_versions" => "artifact_versions INDEXED BY artifact_versions_by_number",
+        name => name,
+    };
+    let mut select = Fragment::new("SELECT ");
+    select.push(&table.key_list(|column| expression(table, column), |_| "NULL"));
+    select.push(&format!(" FROM {from} WHERE owner = ")).bind(Bind::Int(owner));
+    if !after.is_empty() {
+        select.append(compared(owner, table, ">", after)?);
+    }
+    select.push(&format!(" ORDER BY {} LIMIT {BATCH_ROWS}", key_columns(table)));
+    let key = |loaded: Loaded| {
+        let mut key = loaded.into_slots().into_key(table).ok_or_else(|| unreadable(table.name, None))?;
+        with_ids(&mut key, table);
+        Ok(key)
+    };
+    sql::query::<Loaded>(conn, &select).map_err(store_error)?.into_iter().map(key).collect()
+}
+
+/// The owner's row with this key.
+pub(super) fn row(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, StoreError> {
+    let Some(owner) = number(conn, owner).map_err(store_error)? else { return Ok(None) };
+    let mut select = Fragment::new("SELECT ");
+    select.push(&table.select_list(|column| expression(table, column), |_| "NULL"));
+    // Entries are found by their row ids, whatever the index of their owners says.
+    let by_owner = if table.name == "entries" { "+owner" } else { "owner" };
+    select.push(&format!(" FROM {} WHERE {by_owner} = ", table.name)).bind(Bind::Int(owner));
+    select.append(compared(owner, table, "=", key)?);
+    Ok(load(conn, table, &select)?.pop())
+}
+
+/// What SQLite says of the structure of the file.
+pub(super) fn structure(conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
+    let lines: Vec<String> = diesel::dsl::sql::<Text>("PRAGMA integrity_check(100)").load(conn)?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
 }
 
 /// Stops reading when the rows are many bytes.
 fn load(conn: &mut SqliteConnection, table: &'static Table, select: &Fragment) -> Result<Vec<Row>, StoreError> {
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for loaded in sql::each::<Loaded>(conn, select).map_err(store_error)? {
-        let mut row = loaded.map_err(store_error)?.into_row(table)?;
-        for (cell, column) in row.0.iter_mut().zip(table.columns) {
-            if let Cell::Int(value) = cell
-                && is_row_id(table, column)
-            {
-                *value = id_of_row(*value);
-            }
-        }
+        let row = loaded.map_err(store_error)?.into_row(table)?;
         bytes += row.size();
         rows.push(row);
         if bytes >= BATCH_BYTES {

@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use context_store::transfer::predecessor::Predecessor;
-use context_store::transfer::{Cell, Head, Row, Source, Table, TransferError};
+use context_store::transfer::{Cell, Examined, Head, Row, Source, Table, TransferError};
 use context_store::{EmbeddingModel, OwnerId};
 use diesel::connection::SimpleConnection as _;
 
 use super::predecessor::OldFile;
 use super::{Worker, read};
 use crate::lock::Lock;
-use crate::open::{self, Readable};
+use crate::open::{self, OpenError, Readable};
 
 /// A database of this service, read in one transaction. Nobody else opens it in the meantime.
 pub struct SqliteSource {
     pub(super) worker: Worker,
-    pub(super) _lock: Lock,
+    pub(super) _lock: Option<Lock>,
 }
 
 impl SqliteSource {
@@ -33,9 +33,41 @@ impl SqliteSource {
         begin(&mut conn, &shown)?;
         let worker = Worker::new(conn, &shown);
         match readable {
-            Readable::Ours(lock) => Ok(Box::new(Self { worker, _lock: lock })),
+            Readable::Ours(lock) => Ok(Box::new(Self { worker, _lock: Some(lock) })),
             Readable::Foreign => Ok(Box::new(Predecessor::open(OldFile::open(worker, &shown).await?, owner).await?)),
         }
+    }
+}
+
+impl SqliteSource {
+    /// Opens a file of this service to examine it, beside a service that may be running on it: each read shows one state.
+    ///
+    /// # Errors
+    /// [`OpenError`], a sentence for whoever named the file.
+    pub async fn open_to_examine(path: PathBuf) -> Result<Self, OpenError> {
+        crate::tokenizer::register();
+        let path = context_model::local::absolute(&path);
+        let shown = path.clone();
+        let failed = |error: tokio::task::JoinError| OpenError::Other { path: shown.clone(), source: error.into() };
+        let conn = tokio::task::spawn_blocking(move || open::open_to_examine(&path)).await.map_err(failed)??;
+        Ok(Self { worker: Worker::new(conn, &shown), _lock: None })
+    }
+}
+
+#[async_trait]
+impl Examined for SqliteSource {
+    async fn structure(&mut self) -> Result<Vec<String>, TransferError> {
+        self.worker.run(read::structure).await
+    }
+
+    async fn keys(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Vec<Cell>>, TransferError> {
+        let (owner, after) = (owner.clone(), after.to_vec());
+        self.worker.run(move |conn| read::keys(conn, &owner, table, &after)).await
+    }
+
+    async fn row(&mut self, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, TransferError> {
+        let (owner, key) = (owner.clone(), key.to_vec());
+        self.worker.run(move |conn| read::row(conn, &owner, table, &key)).await
     }
 }
 

@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::fts;
 use crate::open;
 use crate::schema::{embedding_sets, meta, owners};
+use crate::seals::SEALED;
 
 /// A database of this service that a migration fills. Nobody else opens it in the meantime.
 pub struct SqliteTarget {
@@ -32,7 +33,7 @@ impl SqliteTarget {
         let shown = config.path.display().to_string();
         let opened = tokio::task::spawn_blocking(move || open::open(&config)).await;
         let (opened, conn) = opened.map_err(|error| TransferError::database(&shown, error))??;
-        let source = SqliteSource { worker: Worker::new(conn, &opened.settings.path), _lock: opened.lock };
+        let source = SqliteSource { worker: Worker::new(conn, &opened.settings.path), _lock: Some(opened.lock) };
         Ok(Self { source, language, neighbourhood })
     }
 
@@ -110,7 +111,7 @@ impl Target for SqliteTarget {
             .worker
             .run(move |conn| {
                 fts::rebuild(conn, language, neighbourhood)?;
-                conn.immediate_transaction(|conn| diesel::delete(meta::table.find(MARK)).execute(conn))?;
+                conn.immediate_transaction(|conn| diesel::delete(meta::table.filter(meta::key.eq_any([MARK, SEALED]))).execute(conn))?;
                 conn.batch_execute("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")
             })
             .await

@@ -47,8 +47,8 @@ where
 }
 
 impl SqliteStore {
-    /// Runs work on the sets of vectors in the writer's transaction.
-    pub(super) async fn aside<T: Send + 'static>(
+    /// Runs work that belongs to no owner in the writer's transaction.
+    pub(crate) async fn aside<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut SqliteConnection, &mut Open) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {

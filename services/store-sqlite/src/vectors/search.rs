@@ -10,6 +10,7 @@ use diesel::sql_types::{BigInt, Binary};
 use diesel::sqlite::SqliteConnection;
 
 use super::set::Set;
+use crate::cancel;
 use crate::filter::{Candidates, candidates, compile, json_list};
 use crate::sql::{Bind, Fragment, query};
 
@@ -26,6 +27,9 @@ const CHECKED: usize = 10;
 const WIDENED: u32 = 3;
 /// Candidates whose rows are looked at one by one before the whole filter is evaluated.
 const LOOKED_AT: usize = 8_192;
+
+/// Distances between two questions whether anyone still waits: some 100 µs.
+const CHECKED_EVERY: usize = 1024;
 
 /// What is read of a chunk; the list of what is wanted follows.
 const COLUMNS: &str = "SELECT chunks.chunk_id AS chunk_id, chunks.row_id AS row_id, chunks.position AS position, \
@@ -112,15 +116,16 @@ impl Search<'_> {
         let vectors = self.of_entries(conn, rows)?;
         let notes =
             vec![format!("semantic: {} entries satisfy the filter; the distances of their {} chunks are exact", rows.len(), vectors.len())];
-        Ok(Found { hits: self.best(vectors), notes })
+        Ok(Found { hits: self.best(vectors)?, notes })
     }
 
     /// The nearest by the index, of these entries or of all.
     fn nearest(&self, conn: &mut SqliteConnection, snapshot: &Snapshot, code: &Code, allowed: Option<&Allowed>) -> QueryResult<Found> {
         let (mut depth, mut widened) = (self.first_depth(), 0);
         loop {
+            cancel::check()?;
             let near = snapshot.nearest(code, depth, allowed);
-            let hits = self.best(self.vectors(conn, &near)?);
+            let hits = self.best(self.vectors(conn, &near)?)?;
             let exhausted = near.len() < depth;
             // A good result far down among the candidates says that others lie beyond them: the signs tell little here.
             if !exhausted && widened < WIDENED && deepest(&hits, &near) * 2 > depth {
@@ -144,13 +149,14 @@ impl Search<'_> {
         let wanted = self.first_depth();
         let mut depth = wanted.saturating_mul(2);
         while depth <= LOOKED_AT.max(wanted * 2) {
+            cancel::check()?;
             let near = snapshot.nearest(code, depth, None);
             let rows: Vec<i64> = near.iter().map(|near| near.entry).collect();
             let allowed: Allowed = self.satisfying(conn, &rows)?.into_iter().collect();
             let kept: Vec<Near> = near.iter().copied().filter(|near| allowed.contains(near.entry)).take(wanted).collect();
             let all = near.len() < depth;
             if kept.len() == wanted || all {
-                let hits = self.best(self.vectors(conn, &kept)?);
+                let hits = self.best(self.vectors(conn, &kept)?)?;
                 if hits.len() >= self.depth || all {
                     let notes = vec![format!(
                         "semantic: {} of {} chunks looked at, {} that satisfy the filter rescored",
@@ -217,10 +223,13 @@ impl Search<'_> {
     }
 
     /// The nearest chunk of each entry, nearest entries first, no more than wanted.
-    fn best(&self, vectors: Vec<VectorRow>) -> Vec<Hit> {
+    fn best(&self, vectors: Vec<VectorRow>) -> QueryResult<Vec<Hit>> {
         let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(vectors.len());
         let mut read = vec![0.0; self.vector.len()];
-        for VectorRow { chunk_id, row_id, position, start_char, end_char, vector } in vectors {
+        for (i, VectorRow { chunk_id, row_id, position, start_char, end_char, vector }) in vectors.into_iter().enumerate() {
+            if i % CHECKED_EVERY == 0 {
+                cancel::check()?;
+            }
             if !decode(&vector, &mut read) {
                 continue;
             }
@@ -235,7 +244,7 @@ impl Search<'_> {
         let mut hits: Vec<Hit> = of_entry.into_values().collect();
         hits.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(b.row_id.cmp(&a.row_id)));
         hits.truncate(self.depth);
-        hits
+        Ok(hits)
     }
 }
 

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
@@ -12,7 +10,7 @@ use super::search::Search;
 use super::set::Set;
 use super::{moving, pending, tokens, use_model};
 use crate::failure::store_error;
-use crate::owners::{self, Owner, id_of_row};
+use crate::owners::{Owner, id_of_row};
 use crate::store::SqliteStore;
 use crate::{fts, weigh};
 
@@ -25,13 +23,8 @@ impl VectorStore for SqliteStore {
 
     async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
         let Some(set) = self.vectors.of(model) else { return Ok(0) };
-        let owner = owner.clone();
-        self.points
-            .read(move |conn| {
-                let owner = owners::find(conn, &owner).map_err(store_error)?;
-                Ok(owner.map_or(0, |owner| set.entries(owner.owner)))
-            })
-            .await
+        let of_owner = move |_: &mut SqliteConnection, owner: Option<&Owner>| Ok(owner.map_or(0, |owner| set.entries(owner.owner)));
+        self.read(&self.points, owner, Read::default(), of_owner).await
     }
 
     async fn embedded_entries_within(&self, owner: &OwnerId, model: &EmbeddingModel, threads: ThreadSet) -> Result<i64> {
@@ -46,13 +39,12 @@ impl VectorStore for SqliteStore {
     async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {
         let Some(set_id) = self.vectors.number_of(model) else { return Ok(UnembeddedPage { entries: Vec::new(), next: None }) };
         let after = after.and_then(|place| place.as_str().parse().ok()).unwrap_or(0);
-        self.searches.read(move |conn| pending::page(conn, set_id, after, limit)).await
+        self.searches.read(None, move |conn| pending::page(conn, set_id, after, limit)).await
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
         // An owner that was erased meanwhile must not come back.
-        let known = owner.clone();
-        if self.points.read(move |conn| owners::find(conn, &known).map_err(store_error)).await?.is_none() {
+        if !self.read(&self.points, owner, Read::default(), |_, owner| Ok(owner.is_some())).await? {
             return Ok(0);
         }
         let bytes = embeddings.iter().map(|late| weigh::embedded(&late.embedded)).sum();
@@ -99,9 +91,8 @@ impl VectorStore for SqliteStore {
                 None => return Err(Error::new(Reason::FeatureUnavailable, "the database holds no vectors of this embedding model").into()),
             },
         };
-        let indexed = Arc::clone(&self.indexed);
-        self.read(&self.searches, owner, read, move |conn, owner| match owner {
-            Some(owner) => rank(conn, owner, &search, set.as_deref(), &filter, &indexed),
+        self.filtered(&self.searches, owner, read, filter, move |conn, owner, filter, indexed| match owner {
+            Some(owner) => rank(conn, owner, &search, set.as_deref(), filter, indexed),
             None => Ok(Ranking::default()),
         })
         .await

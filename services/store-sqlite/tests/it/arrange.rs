@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{FtsSearch, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written};
+use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written};
 use context_text::{Analyzer, Language, Mode, parse};
 
 pub fn entry(text: &str) -> NewEntry {
@@ -26,10 +26,11 @@ pub fn options() -> WriteOptions {
 }
 
 pub fn read() -> Read {
-    Read { min_revision: None, wait: Duration::ZERO }
+    Read::default()
 }
 
-pub const SELECTION: RowSelection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 30 };
+pub const SELECTION: RowSelection =
+    RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
 
 pub async fn store_batch(store: &dyn Store, entries: impl IntoIterator<Item = NewEntry>) -> Written<StoredBatch> {
     store.store_contexts(&OwnerId::default(), entries.into_iter().collect(), true, options()).await.unwrap()

@@ -1,6 +1,7 @@
 //! The embedded database through its public interface.
 
 mod arrange;
+mod cancelling;
 mod changes;
 mod conformance;
 mod full_disk;

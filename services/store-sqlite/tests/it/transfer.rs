@@ -63,6 +63,8 @@ fn content(path: &Path) -> Vec<String> {
         let (name, columns) = table.split_once(':').unwrap();
         all.extend(lines(format!("SELECT '{name} ' || {columns} AS line FROM \"{name}\" ORDER BY 1")));
     }
+    // The note that every row has checksums is each database's own: a moved row is checked again.
+    all.retain(|line| !line.starts_with("meta 'sealed'"));
     all
 }
 

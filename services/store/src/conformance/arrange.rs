@@ -1,15 +1,13 @@
 //! Builders and shortcuts for the behaviours. Everything panics on failure: it only runs in tests.
 
-use std::time::Duration;
-
 use context_model::{
     EntryUpdate, Filter, JsonObject, Metadata, MetadataChange, NewEntry, NewImage, Reason, Source, Tags, ThreadId, Timestamp,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    DeleteCriteria, Idempotency, ItemOutcome, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, StoredEntry, ThreadsPage,
-    WriteOptions, Written,
+    DeleteCriteria, Idempotency, ItemOutcome, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, StoredEntry,
+    ThreadsPage, WriteOptions, Written,
 };
 
 /// The clock of all behaviours starts here.
@@ -148,10 +146,11 @@ impl Update {
     }
 }
 
-pub(super) const EVERYTHING: RowSelection = RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30 };
+pub(super) const EVERYTHING: RowSelection =
+    RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
 
 pub(super) fn now() -> Read {
-    Read { min_revision: None, wait: Duration::ZERO }
+    Read::default()
 }
 
 pub(super) fn page(limit: u32, offset: u64) -> Page {

@@ -86,6 +86,16 @@ pub async fn scores_are_higher_for_better_matches(store: &dyn Store) {
     assert_eq!((page.capped_at, page.used_fallback, page.revision), (None, false, 7));
 }
 
+/// However many of the common words another entry has: BM25.
+pub async fn a_rare_word_counts_more_than_common_ones(store: &dyn Store) {
+    for thread in 0..30 {
+        entry("fox bear").thread(&thread.to_string()).store(store, 0).await;
+    }
+    entry("zebra").store(store, 0).await;
+    // Of four words, any.
+    assert_eq!(found(store, "fox bear zebra wolf").await[..2], ["zebra", "fox bear"]);
+}
+
 /// Not even by a lot of the same words.
 pub async fn other_owners_do_not_move_scores(store: &dyn Store) {
     for text in ["fox", "bear", "wolf", "hare"] {

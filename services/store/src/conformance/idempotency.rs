@@ -67,3 +67,26 @@ pub async fn failures_of_items_are_repeated_too(store: &dyn Store) {
     assert_eq!(again, first);
     assert_eq!(again.outcome.items[1].as_ref().expect_err("unknown").0.reason, Reason::ContextNotFound);
 }
+
+/// Before the write that would repeat it, so that nothing else is asked of that.
+pub async fn a_stored_outcome_is_known_and_counted(store: &dyn Store) {
+    const DAY: i64 = 24 * 60 * 60;
+    let other = OwnerId::new("other");
+    let recorded = async |owner: &OwnerId, key: &str, seconds| {
+        let key = with_key(seconds, key, 1).idempotency.expect("a key");
+        store.is_recorded(owner, &key, at(seconds)).await.expect("read")
+    };
+    assert!(!recorded(&me(), "k", 0).await);
+    assert_eq!(store.recorded_bytes(&me(), at(0)).await.expect("read"), 0);
+    store.store_contexts(&me(), vec![entry("x").0], true, with_key(0, "k", 1)).await.expect("stored");
+    let one = store.recorded_bytes(&me(), at(1)).await.expect("read");
+    assert!((129..1_000).contains(&one), "{one}");
+    let usage = store.usage(&me()).await.expect("read").bytes;
+    assert!(usage > one, "they are part of what the owner has");
+    store.store_contexts(&me(), vec![entry("y").0], true, with_key(1, "l", 2)).await.expect("stored");
+    assert_eq!(store.recorded_bytes(&me(), at(2)).await.expect("read"), 2 * one);
+    assert_eq!(store.recorded_bytes(&other, at(2)).await.expect("read"), 0);
+    assert!(recorded(&me(), "k", 2).await && !recorded(&other, "k", 2).await && !recorded(&me(), "m", 2).await);
+    assert!(!recorded(&me(), "k", DAY).await && recorded(&me(), "l", DAY).await, "after a day it is forgotten");
+    assert_eq!(store.recorded_bytes(&me(), at(DAY)).await.expect("read"), one);
+}

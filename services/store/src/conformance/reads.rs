@@ -1,11 +1,13 @@
 //! Order, pages, limits and waiting.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use context_model::{Filter, Reason};
+use context_model::{Error, Filter, Reason};
 
 use super::arrange::*;
-use crate::{Read, RowSelection, Store, StoreError};
+use crate::{Memory, Meter, Read, RowSelection, Store, StoreError};
 
 /// By time, then by id.
 pub async fn entries_come_newest_first_whatever_the_order_asked(store: &dyn Store) {
@@ -41,7 +43,7 @@ pub async fn a_page_over_its_bytes_is_refused_but_a_single_entry_never(store: &d
     let image = entry("y").images(&[&big]).store(store, 1).await.id;
     let small = RowSelection { max_bytes: 4000, ..EVERYTHING };
     for (ids, fits) in [(vec![text], true), (vec![image], true), (vec![text, image], false)] {
-        let found = store.get_contexts(&me(), ids.clone(), small, now()).await;
+        let found = store.get_contexts(&me(), ids.clone(), small.clone(), now()).await;
         if fits {
             assert_eq!(found.expect("one entry is never refused").entries.len(), 1);
         } else {
@@ -54,17 +56,49 @@ pub async fn a_page_over_its_bytes_is_refused_but_a_single_entry_never(store: &d
             }
         }
     }
-    let without_images = RowSelection { images: false, ..small };
+    let without_images = RowSelection { images: false, ..small.clone() };
     assert_eq!(store.get_contexts(&me(), vec![text, image], without_images, now()).await.expect("fits").entries.len(), 2);
     let searched = store.search_contexts(&me(), Filter::default(), page(10, 0), small, now()).await;
     assert_eq!(reason(searched), Reason::ResultTooLarge);
+}
+
+/// Counts up to a limit.
+struct Limited {
+    left: AtomicU64,
+}
+
+impl Meter for Limited {
+    fn take(&self, bytes: u64) -> Result<(), Error> {
+        let fits = |left: u64| left.checked_sub(bytes);
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        taken.map(|_| ()).map_err(|_| Error::new(Reason::Overloaded, "no room"))
+    }
+}
+
+/// Texts row by row, images all together before the first is read.
+pub async fn what_a_page_holds_is_counted_before_it_is_loaded(store: &dyn Store) {
+    let big = vec![7u8; 5000];
+    let text = entry(&"x".repeat(3000)).store(store, 0).await.id;
+    let image = entry("y").images(&[&big]).store(store, 1).await.id;
+    for (ids, room, fits) in [(vec![text], 2999, false), (vec![text], 4000, true), (vec![image], 4999, false), (vec![image], 6000, true)] {
+        let meter = Arc::new(Limited { left: AtomicU64::new(room) });
+        let selection = RowSelection { memory: Memory::counted_by(meter), ..EVERYTHING };
+        let got = store.get_contexts(&me(), ids.clone(), selection.clone(), now()).await;
+        let searched = store.search_contexts(&me(), Filter::default(), page(10, 0), selection, now()).await;
+        if fits {
+            assert_eq!(got.expect("there is room").entries.len(), 1);
+        } else {
+            assert_eq!(reason(got), Reason::Overloaded, "{ids:?} in {room}");
+        }
+        assert_eq!(reason(searched), Reason::Overloaded, "both do not fit, or what is left does not hold them again");
+    }
 }
 
 /// Characters, not bytes.
 pub async fn texts_are_cut_at_the_characters_asked_for(store: &dyn Store) {
     let id = entry("äöü€🦀 and more").store(store, 0).await.id;
     let start = RowSelection { text_chars: Some(5), ..EVERYTHING };
-    let found = store.get_contexts(&me(), vec![id], start, now()).await.expect("read").entries;
+    let found = store.get_contexts(&me(), vec![id], start.clone(), now()).await.expect("read").entries;
     assert_eq!(found[0].text, "äöü€🦀");
     let found = store.search_contexts(&me(), Filter::default(), page(10, 0), start, now()).await.expect("read").entries;
     assert_eq!(found[0].text, "äöü€🦀");
@@ -85,34 +119,41 @@ pub async fn pages_are_total_and_disjoint(store: &dyn Store) {
     assert!(beyond.entries.is_empty());
 }
 
-/// The read that came first sees the write it waited for.
-pub async fn a_read_waits_for_its_revision(store: &dyn Store) {
+/// However long a read may wait: where every write is seen at once there is nothing to wait for.
+pub async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store) {
     entry("first").store(store, 0).await;
-    let patient = Read { min_revision: Some(2), wait: Duration::from_secs(30) };
-    let owner = me();
-    let read = store.search_contexts(&owner, Filter::default(), page(10, 0), EVERYTHING, patient);
-    let (found, _) = futures::future::join(read, entry("second").store(store, 1)).await;
-    let found = found.expect("the revision came");
-    assert!(found.revision >= 2);
+    let read = Read { min_revision: Some(2), wait: Duration::from_secs(3600), ..Read::default() };
+    for result in [
+        store.list_threads(&me(), page(10, 0), read).await.map(drop),
+        store.get_contexts(&me(), vec![1], EVERYTHING, read).await.map(drop),
+        store.search_contexts(&me(), Filter::default(), page(10, 0), EVERYTHING, read).await.map(drop),
+        store.statistics(&me(), read).await.map(drop),
+    ] {
+        let Err(StoreError::Rejected(error)) = result else { panic!("{result:?}") };
+        assert_eq!(error.violations.first().map(|violation| violation.field.as_str()), Some("min_revision"));
+        assert!(error.violations[0].description.contains("the latest revision is 1"), "{error:?}");
+    }
+    entry("second").store(store, 1).await;
+    let found = store.search_contexts(&me(), Filter::default(), page(10, 0), EVERYTHING, read).await.expect("it is there now");
     assert_eq!(texts(&found.entries), ["second", "first"]);
 }
 
-/// After the time it may wait, at once when it may not.
-pub async fn a_revision_that_does_not_come_is_an_error(store: &dyn Store) {
-    entry("x").store(store, 0).await;
-    for wait in [Duration::ZERO, Duration::from_millis(20)] {
-        let read = Read { min_revision: Some(2), wait };
-        for result in [
-            store.list_threads(&me(), page(10, 0), read).await.map(drop),
-            store.get_contexts(&me(), vec![1], EVERYTHING, read).await.map(drop),
-            store.statistics(&me(), read).await.map(drop),
-        ] {
-            // A database with replicas may say that it is behind; one without knows that there is no such revision.
-            assert!(matches!(result, Err(StoreError::Unavailable(_) | StoreError::Rejected(_))), "{result:?}");
-        }
+/// So that what was ranked at a revision is shown as it was then, or not at all.
+pub async fn entries_that_changed_since_a_revision_are_left_out(store: &dyn Store) {
+    let mut ids = Vec::new();
+    for (second, text) in (0..).zip(["stays", "changes", "goes"]) {
+        ids.push(entry(text).store(store, second).await.id);
     }
-    let reached = Read { min_revision: Some(1), wait: Duration::ZERO };
-    store.list_threads(&me(), page(10, 0), reached).await.expect("reached already");
+    let as_of = async |revision| {
+        let read = Read { as_of: Some(revision), ..Read::default() };
+        let found = store.get_contexts(&me(), ids.clone(), EVERYTHING, read).await.expect("read");
+        (texts(&found.entries).into_iter().map(str::to_owned).collect::<Vec<_>>(), found.revision)
+    };
+    assert_eq!(as_of(3).await, (vec!["goes".to_owned(), "changes".to_owned(), "stays".to_owned()], 3));
+    update(ids[1]).text("changed").apply(store, 3).await.expect("updated");
+    delete_ids(store, &[ids[2]]).await;
+    assert_eq!(as_of(3).await, (vec!["stays".to_owned()], 5));
+    assert_eq!(as_of(5).await, (vec!["changed".to_owned(), "stays".to_owned()], 5));
 }
 
 /// And not otherwise.

@@ -85,14 +85,47 @@ pub async fn ids_grow_and_are_never_reused(store: &dyn Store) {
     assert!(third > second, "{third} was used before");
 }
 
-/// A clock that steps back is held at the thread's newest entry; other threads do not care.
-pub async fn time_never_goes_backwards_within_a_thread(store: &dyn Store) {
+/// A clock that steps back a little is held at the thread's newest entry; other threads do not care.
+pub async fn time_is_held_where_a_clock_steps_back_a_little(store: &dyn Store) {
     entry("late").store(store, 100).await;
     let early = entry("early").store(store, 50).await.id;
     let elsewhere = entry("elsewhere").thread("u").store(store, 50).await.id;
     assert_eq!(get_one(store, early).await.created_at, at(100));
     assert_eq!(get_one(store, elsewhere).await.created_at, at(50));
     assert_eq!(texts(&all(store).await), ["early", "late", "elsewhere"]);
+}
+
+/// Its thread goes on with the right time, and the entry stored last is the newest, whose retransmit collapses.
+pub async fn a_clock_that_jumped_forward_pins_no_thread(store: &dyn Store) {
+    let wrong = entry("a day ahead").store(store, 86_400).await.id;
+    let right = entry("right").store(store, 100).await.id;
+    assert_eq!(get_one(store, wrong).await.created_at, at(86_400));
+    assert_eq!(get_one(store, right).await.created_at, at(100));
+    let thread = &threads(store).await.threads[0];
+    assert_eq!((thread.first_entry, thread.last_entry, thread.last_id), (at(100), at(100), right));
+    assert!(entry("right").store(store, 101).await.duplicate);
+    assert!(!entry("a day ahead").store(store, 102).await.duplicate, "the newest entry is another one");
+    entry("later elsewhere").thread("u").store(store, 103).await;
+    let page = threads(store).await;
+    assert_eq!((page.threads[0].thread_id.as_str(), page.threads[1].last_entry), ("u", at(102)));
+}
+
+/// Deletes leave the newest entry the newest; when it goes, the last one with a plausible time follows it.
+pub async fn deletes_choose_the_newest_entry_despite_a_clock_that_jumped(store: &dyn Store) {
+    let mut ids = Vec::new();
+    for (text, seconds) in [("first", 1), ("a day ahead", 86_400), ("second", 2), ("third", 3), ("fourth", 4)] {
+        ids.push(entry(text).store(store, seconds).await.id);
+    }
+    let [first, wrong, second, third, fourth] = ids[..] else { panic!("five entries") };
+    for (deleted, seconds, newest) in [(third, 4, fourth), (fourth, 2, second), (first, 2, second), (second, 86_400, wrong)] {
+        delete_ids(store, &[deleted]).await;
+        let thread = &threads(store).await.threads[0];
+        assert_eq!((thread.last_entry, thread.last_id), (at(seconds), newest), "after {deleted} of {ids:?}");
+        let text = get_one(store, newest).await.text;
+        assert!(entry(&text).store(store, 5).await.duplicate, "{text} is the newest");
+    }
+    let next = entry("next").store(store, 5).await.id;
+    assert_eq!(get_one(store, next).await.created_at, at(5));
 }
 
 /// Ids, threads and counts of one owner mean nothing to another.

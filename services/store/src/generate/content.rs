@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{Pools, Random};
 use crate::{
-    ArtifactRestore, DeleteCriteria, Denial, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, Idempotency, KeyChange, ModelUse, OwnerId,
-    Store, StoredKey, WriteOptions,
+    ArtifactRestore, DeleteCriteria, Denial, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, Idempotency, KeyChange, KeyEvent,
+    ModelUse, OwnerId, Store, StoredKey, WriteOptions,
 };
 
 /// Entries stored with one call.
@@ -220,6 +220,7 @@ impl Content<'_> {
                 name: format!("Ä key {place}"),
                 lookup: [place; 32],
                 hash: format!("$2b$12$not-a-real-hash-{place}"),
+                digest: (place > 0).then(|| format!("{place:064x}")),
                 scopes: vec!["read".to_owned(), "write".to_owned()],
                 narrowing: json!({"only": "contexts"}).to_string(),
                 created_at: Timestamp(START + i64::from(place)),
@@ -228,10 +229,17 @@ impl Content<'_> {
                 deactivated_at: None,
             };
             let id = key.id.clone();
-            keys.insert_key(key).await.expect("the key is stored");
+            let event = |operation: &str, at| KeyEvent {
+                id: format!("{at} {id}"),
+                at: Timestamp(START + at),
+                actor: (place > 1).then(|| id.clone()),
+                operation: operation.to_owned(),
+                key_id: id.clone(),
+            };
+            keys.insert_key(key, event("create_api_key", 1)).await.expect("the key is stored");
             if place == 1 {
                 let off = KeyChange { deactivated_at: Some(Timestamp(START + 9)), ..KeyChange::default() };
-                keys.update_key(&self.owner, &id, off, Timestamp(START + 9)).await.expect("the key is switched off");
+                keys.update_key(&self.owner, &id, off, event("deactivate_api_key", 9)).await.expect("the key is switched off");
                 keys.touch_key(&self.owner, &id, Timestamp(START + 5)).await.expect("the use is noted");
             }
             // Some of them equal, which nothing forbids.

@@ -31,12 +31,12 @@ pub struct Slots {
     pub ints: [Option<i64>; 5],
     /// Texts likewise.
     pub texts: [Option<String>; 6],
-    /// Bytes.
-    pub bytes: Option<Vec<u8>>,
+    /// Bytes likewise.
+    pub bytes: [Option<Vec<u8>>; 2],
 }
 
 /// The names the slots have in a query.
-pub(super) const SLOT_NAMES: [(Slot, usize, &str); 12] = [
+pub(super) const SLOT_NAMES: [(Slot, usize, &str); 13] = [
     (Slot::Int, 0, "i0"),
     (Slot::Int, 1, "i1"),
     (Slot::Int, 2, "i2"),
@@ -49,6 +49,7 @@ pub(super) const SLOT_NAMES: [(Slot, usize, &str); 12] = [
     (Slot::Text, 4, "t4"),
     (Slot::Text, 5, "t5"),
     (Slot::Bytes, 0, "b0"),
+    (Slot::Bytes, 1, "b1"),
 ];
 
 pub(super) fn slot_name(slot: Slot, place: usize) -> &'static str {
@@ -59,16 +60,27 @@ impl Slots {
     /// The row; `None` when a value that must be there is missing, or a list is none.
     #[must_use]
     pub fn into_row(self, table: &Table) -> Option<Row> {
-        let (mut ints, mut texts, mut bytes) = (self.ints.into_iter(), self.texts.into_iter(), self.bytes);
+        self.into_cells(table.columns).map(Row)
+    }
+
+    /// The key of the row; `None` when a value that must be there is missing.
+    #[must_use]
+    pub fn into_key(self, table: &Table) -> Option<Vec<Cell>> {
+        self.into_cells(table.key_columns())
+    }
+
+    fn into_cells(self, columns: &[Column]) -> Option<Vec<Cell>> {
+        let (mut ints, mut texts, mut bytes) = (self.ints.into_iter(), self.texts.into_iter(), self.bytes.into_iter());
         let mut cell = |column: &Column| match column.kind {
             Kind::Int | Kind::Flag | Kind::Copy => ints.next()?.map(Cell::Int),
             Kind::OptionalInt => Some(ints.next()?.map_or(Cell::Null, Cell::Int)),
             Kind::Text | Kind::Json => texts.next()?.map(Cell::Text),
             Kind::OptionalText | Kind::OptionalJson => Some(texts.next()?.map_or(Cell::Null, Cell::Text)),
             Kind::List => serde_json::from_str(&texts.next()??).ok().map(Cell::List),
-            Kind::Bytes => bytes.take().map(Cell::Bytes),
+            Kind::Bytes => bytes.next()?.map(Cell::Bytes),
+            Kind::OptionalBytes => Some(bytes.next()?.map_or(Cell::Null, Cell::Bytes)),
         };
-        table.columns.iter().map(&mut cell).collect::<Option<Vec<Cell>>>().map(Row)
+        columns.iter().map(&mut cell).collect()
     }
 }
 

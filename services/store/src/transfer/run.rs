@@ -16,6 +16,8 @@ pub enum Phase {
     Copy,
     /// Reads both ends and compares them.
     Verify,
+    /// Compares rows with their checksums; no migration.
+    Examine,
 }
 
 /// Is told how far a migration is.

@@ -21,6 +21,8 @@ pub enum Kind {
     List,
     /// Bytes.
     Bytes,
+    /// Bytes or nothing.
+    OptionalBytes,
     /// The number of a row among rows that are equal otherwise, from 1. It is stored nowhere.
     Copy,
 }
@@ -43,7 +45,7 @@ impl Kind {
         match self {
             Self::Int | Self::OptionalInt | Self::Flag | Self::Copy => Slot::Int,
             Self::Text | Self::OptionalText | Self::Json | Self::OptionalJson | Self::List => Slot::Text,
-            Self::Bytes => Slot::Bytes,
+            Self::Bytes | Self::OptionalBytes => Slot::Bytes,
         }
     }
 }
@@ -85,6 +87,7 @@ pub static TABLES: &[Table] = &[
             column("summary", Kind::Text),
             column("metadata", Kind::Json),
             column("text", Kind::Text),
+            column("seal", Kind::OptionalBytes),
         ],
     },
     Table {
@@ -96,6 +99,7 @@ pub static TABLES: &[Table] = &[
             column("mime_type", Kind::Text),
             column("metadata", Kind::OptionalJson),
             column("data", Kind::Bytes),
+            column("seal", Kind::OptionalBytes),
         ],
     },
     // Vectors of the model in use: 32-bit floats, little-endian.
@@ -133,6 +137,7 @@ pub static TABLES: &[Table] = &[
             column("title", Kind::Text),
             column("metadata", Kind::Json),
             column("content", Kind::Text),
+            column("seal", Kind::OptionalBytes),
         ],
     },
     Table {
@@ -149,6 +154,18 @@ pub static TABLES: &[Table] = &[
             column("expires_at", Kind::OptionalInt),
             column("last_used_at", Kind::OptionalInt),
             column("deactivated_at", Kind::OptionalInt),
+            column("digest", Kind::OptionalText),
+        ],
+    },
+    Table {
+        name: "key_events",
+        key: 1,
+        columns: &[
+            column("event_id", Kind::Text),
+            column("at", Kind::Int),
+            column("actor", Kind::OptionalText),
+            column("operation", Kind::Text),
+            column("key_id", Kind::Text),
         ],
     },
     Table {
@@ -216,9 +233,19 @@ impl Table {
     /// `expression` gives a column in SQL, `nothing` a NULL for a slot.
     #[must_use]
     pub fn select_list(&self, expression: impl Fn(&Column) -> String, nothing: impl Fn(Slot) -> &'static str) -> String {
+        Self::list(self.columns, expression, nothing)
+    }
+
+    /// The same of its key alone.
+    #[must_use]
+    pub fn key_list(&self, expression: impl Fn(&Column) -> String, nothing: impl Fn(Slot) -> &'static str) -> String {
+        Self::list(self.key_columns(), expression, nothing)
+    }
+
+    fn list(columns: &[Column], expression: impl Fn(&Column) -> String, nothing: impl Fn(Slot) -> &'static str) -> String {
         let mut parts = Vec::with_capacity(super::row::SLOT_NAMES.len());
         let mut used = [0_usize; 3];
-        for column in self.columns {
+        for column in columns {
             let slot = column.kind.slot();
             let place = &mut used[slot as usize];
             parts.push(format!("{} AS {}", expression(column), super::row::slot_name(slot, *place)));

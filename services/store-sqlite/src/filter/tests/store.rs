@@ -71,5 +71,6 @@ pub fn entry(id: i64, metadata: JsonObject) -> StoredEntry {
         updated_at: context_model::Timestamp(1_000 * id),
         version: 1,
         images: None,
+        damage: None,
     }
 }

@@ -6,6 +6,7 @@ use context_model::{JsonObject, Metadata, Tags, Violations};
 use serde_json::Value;
 
 use super::{OldEntry, OldId, OldImage};
+use crate::seal::{self, EntrySeal};
 use crate::transfer::row::{Cell, Row};
 
 /// The metadata key that keeps an entry's UUID of mcp-context-server 3.
@@ -24,18 +25,22 @@ pub(super) fn entry(number: i64, id: OldId, images: u32, old: OldEntry, numbers:
     let metadata = with_id(metadata_of(metadata.as_deref(), numbers), id);
     // What breaks a rule is left out rather than the entry.
     let tags = tags.into_iter().map(|tag| stored(&tag).chars().take(Tags::MAX_CHARS).collect()).take(Tags::MAX).collect();
+    let version = changes.max(0).saturating_add(1);
+    let (metadata, text) = (Metadata::from_stored(metadata).to_json(), stored(&text));
+    let seal = EntrySeal::of(version, &text, &metadata).to_bytes(number);
     Row(vec![
         Cell::Int(number),
         Cell::Text(thread(&thread_id)),
         Cell::Text(source),
         Cell::Int(images.into()),
-        Cell::Int(changes.max(0).saturating_add(1)),
+        Cell::Int(version),
         Cell::Int(created_at),
         Cell::Int(updated_at.unwrap_or(created_at).max(created_at)),
         Cell::List(Tags::parse(tags, "tags", &mut Violations::default()).into_vec()),
         Cell::Text(stored(&summary.unwrap_or_default())),
-        Cell::Text(Metadata::from_stored(metadata).to_json()),
-        Cell::Text(stored(&text)),
+        Cell::Text(metadata),
+        Cell::Text(text),
+        Cell::Bytes(seal.to_vec()),
     ])
 }
 
@@ -57,13 +62,16 @@ pub(super) fn change(revision: i64, number: i64, old: &OldEntry) -> Row {
 /// A row of `images`.
 pub(super) fn image(number: i64, position: i64, old: OldImage) -> Row {
     let OldImage { data, mime_type, metadata } = old;
-    let metadata = metadata.as_deref().and_then(object);
+    let metadata = metadata.as_deref().and_then(object).map(|metadata| Metadata::from_stored(metadata).to_json());
+    let mime_type = stored(&mime_type);
+    let seal = seal::image(number, position, &mime_type, metadata.as_deref(), &data);
     Row(vec![
         Cell::Int(number),
         Cell::Int(position),
-        Cell::Text(stored(&mime_type)),
-        metadata.map_or(Cell::Null, |metadata| Cell::Text(Metadata::from_stored(metadata).to_json())),
+        Cell::Text(mime_type),
+        metadata.map_or(Cell::Null, Cell::Text),
         Cell::Bytes(data),
+        Cell::Bytes(seal.to_vec()),
     ])
 }
 

@@ -1,0 +1,344 @@
+//! The memory that requests and replies may take together, and each caller's fair share of it.
+//!
+//! Only what is held counts: bytes that were received, what is parsed from them, and replies. What a peer announces
+//! takes nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use context_model::{Error, Reason};
+use tokio::sync::Notify;
+
+/// Bytes of memory for a byte of a message: as it is read, copied, parsed and sent on; measured.
+pub const BYTES_PER_BYTE: usize = 3;
+/// Bytes of memory for a parsed value, measured.
+pub const BYTES_PER_VALUE: usize = 260;
+/// Bytes of memory for a byte of the service's reply, estimated from its copies: as it comes, as JSON and as text, and as
+/// both are written.
+pub const BYTES_PER_REPLY_BYTE: usize = 7;
+
+/// Requests at once, over all callers.
+const MAX_REQUESTS: usize = 512;
+/// Requests at once of all callers whom the service did not name yet, together.
+const MAX_UNKNOWN_REQUESTS: usize = 32;
+/// For how long after a refusal the others may not take more than half.
+const CONTENTION: Duration = Duration::from_secs(5);
+
+/// A warning that a caller could cause at will comes once in this time.
+const WARN_AGAIN: Duration = Duration::from_secs(10);
+
+/// Whose request it is, as far as memory is concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Caller {
+    /// Everybody, where nobody is authenticated.
+    Anyone,
+    /// The holder of a key or token, by its SHA-256.
+    Key([u8; 32]),
+    /// All whom the service could not be asked about, together.
+    Unknown,
+}
+
+/// The memory of one process. Cheap to share in an [`Arc`].
+#[derive(Debug)]
+pub struct Budget {
+    total: usize,
+    state: Mutex<State>,
+    released: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: usize,
+    requests: usize,
+    held: HashMap<Caller, Held>,
+    /// Who was refused last, and when.
+    refused: Option<(Caller, Instant)>,
+    /// When a refusal was last logged.
+    warned: Option<Instant>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Held {
+    bytes: usize,
+    requests: usize,
+}
+
+impl Budget {
+    /// A budget of `bytes`, or of what the largest message needs, whichever is more.
+    #[must_use]
+    pub fn new(bytes: usize, max_message_bytes: usize) -> Arc<Self> {
+        // A sixteenth is kept for newcomers.
+        let largest = max_message_bytes.saturating_mul(BYTES_PER_REPLY_BYTE) / 15 * 16 + 16;
+        Arc::new(Self { total: bytes.max(largest), state: Mutex::default(), released: Notify::new() })
+    }
+
+    /// Bytes that are held now.
+    #[must_use]
+    pub fn used(&self) -> usize {
+        self.state().used
+    }
+
+    /// Bytes that can be held.
+    #[must_use]
+    pub const fn total(&self) -> usize {
+        self.total
+    }
+
+    /// A share for one request, empty yet.
+    ///
+    /// # Errors
+    /// `OVERLOADED` when there are too many requests, in all or of this caller while others have some.
+    pub fn enter(self: &Arc<Self>, caller: Caller) -> Result<Lease, Error> {
+        let mut state = self.state();
+        let own = state.held.get(&caller).map_or(0, |held| held.requests);
+        let most = match caller {
+            Caller::Anyone => MAX_REQUESTS,
+            Caller::Key(_) => MAX_REQUESTS / 2,
+            Caller::Unknown => MAX_UNKNOWN_REQUESTS,
+        };
+        if own >= most || state.requests >= MAX_REQUESTS {
+            return Err(overloaded());
+        }
+        state.requests += 1;
+        state.held.entry(caller).or_default().requests += 1;
+        Ok(Lease { budget: self.clone(), caller, bytes: Mutex::new(0), refusal: Mutex::new(None) })
+    }
+
+    /// The same, waiting while there are too many.
+    pub async fn enter_when_free(self: &Arc<Self>, caller: Caller) -> Lease {
+        loop {
+            let mut released = std::pin::pin!(self.released.notified());
+            released.as_mut().enable();
+            if let Ok(lease) = self.enter(caller) {
+                return lease;
+            }
+            released.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes `bytes` for a caller. A sixteenth of the budget is only for callers that hold little, so that newcomers
+    /// are served beside large requests; and who holds more than half gets nothing while another is refused.
+    fn take(&self, caller: Caller, bytes: usize) -> bool {
+        let mut state = self.state();
+        let little = self.total / 16;
+        let held = state.held.get(&caller).map_or(0, |held| held.bytes).saturating_add(bytes);
+        let used = state.used.saturating_add(bytes);
+        let another_waits = || state.refused.is_some_and(|(who, when)| who != caller && when.elapsed() < CONTENTION);
+        let fair = held <= little || (caller != Caller::Unknown && (held <= self.total / 2 || !another_waits()));
+        let fits = used <= if held <= little { self.total } else { self.total - little };
+        if fair && fits {
+            state.used = used;
+            state.held.entry(caller).or_default().bytes = held;
+        } else if fair {
+            state.refused = Some((caller, Instant::now()));
+            if state.warned.is_none_or(|at| at.elapsed() > WARN_AGAIN) {
+                state.warned = Some(Instant::now());
+                tracing::warn!(held = state.used, wanted = bytes, "A request was refused: GATEWAY_REQUEST_MEMORY_MB is used up");
+            }
+        }
+        fair && fits
+    }
+
+    fn release(&self, caller: Caller, bytes: usize, requests: usize) {
+        let mut state = self.state();
+        state.used -= bytes;
+        state.requests -= requests;
+        if let Some(held) = state.held.get_mut(&caller) {
+            held.bytes -= bytes;
+            held.requests -= requests;
+            if held.requests == 0 {
+                state.held.remove(&caller);
+            }
+        }
+        drop(state);
+        self.released.notify_waiters();
+    }
+}
+
+/// One request's share of the budget; it goes back when the lease is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    budget: Arc<Budget>,
+    caller: Caller,
+    bytes: Mutex<usize>,
+    refusal: Mutex<Option<Error>>,
+}
+
+impl Lease {
+    /// Makes the share larger.
+    ///
+    /// # Errors
+    /// `OVERLOADED` when the budget, or the caller's part of it, is used up; `REQUEST_TOO_LARGE` when it could never
+    /// be enough.
+    pub fn grow(&self, bytes: usize) -> Result<(), Error> {
+        let mut held = self.bytes();
+        if self.budget.take(self.caller, bytes) {
+            *held += bytes;
+            return Ok(());
+        }
+        let most = if self.caller == Caller::Unknown { self.budget.total / 16 } else { self.budget.total / 16 * 15 };
+        Err(if held.saturating_add(bytes) > most && self.caller != Caller::Unknown {
+            let sentence = "the request would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); split it, or ask for less";
+            Error::new(Reason::RequestTooLarge, sentence)
+        } else {
+            overloaded()
+        })
+    }
+
+    /// Makes the share as large as this, waiting until there is room: where there is one client, which sends no more
+    /// while it waits.
+    pub async fn grow_to(&self, bytes: usize) {
+        loop {
+            let mut released = std::pin::pin!(self.budget.released.notified());
+            released.as_mut().enable();
+            let missing = bytes.saturating_sub(*self.bytes());
+            if missing == 0 || self.grow(missing).is_ok() {
+                return;
+            }
+            released.await;
+        }
+    }
+
+    /// Makes the share exactly this large: what is left of the request once the rest is dropped. It is held already,
+    /// so this takes what it must.
+    pub fn settle(&self, bytes: usize) {
+        let mut held = self.bytes();
+        if bytes <= *held {
+            self.budget.release(self.caller, *held - bytes, 0);
+        } else {
+            let mut state = self.budget.state();
+            state.used += bytes - *held;
+            state.held.entry(self.caller).or_default().bytes += bytes - *held;
+        }
+        *held = bytes;
+    }
+
+    /// Makes room for a reply of the service, before any of it is read.
+    ///
+    /// # Errors
+    /// As [`Lease::grow`]; the error is kept as [`Lease::refusal`] too.
+    pub fn admit_reply(&self, bytes: usize) -> Result<(), Error> {
+        self.grow(bytes.saturating_mul(BYTES_PER_REPLY_BYTE)).map_err(|mut error| {
+            if error.reason == Reason::RequestTooLarge {
+                error.message = "the reply would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); ask for less at \
+                                 once, or for no images with include_images=false"
+                    .to_owned();
+            }
+            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+            error
+        })
+    }
+
+    /// Why there was no room for the service's reply.
+    #[must_use]
+    pub fn refusal(&self) -> Option<Error> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, usize> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let bytes = *self.bytes();
+        self.budget.release(self.caller, bytes, 1);
+    }
+}
+
+fn overloaded() -> Error {
+    Error::new(Reason::Overloaded, "too many requests at once; retry in a second").with_retry_after(Duration::from_secs(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Caller = Caller::Key([1; 32]);
+    const B: Caller = Caller::Key([2; 32]);
+
+    fn budget() -> Arc<Budget> {
+        Budget::new(1600, 0)
+    }
+
+    #[test]
+    fn what_is_held_counts_until_it_is_dropped() {
+        let budget = budget();
+        let lease = budget.enter(A).unwrap();
+        lease.grow(1000).unwrap();
+        assert_eq!(lease.grow(501).unwrap_err().reason, Reason::RequestTooLarge);
+        lease.settle(10);
+        assert_eq!(budget.used(), 10);
+        lease.settle(20);
+        assert_eq!(budget.used(), 20);
+        drop(lease);
+        assert_eq!((budget.used(), budget.state().held.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_newcomer_gets_a_little_and_then_nobody_gets_more_than_half() {
+        let budget = budget();
+        let first = budget.enter(A).unwrap();
+        first.grow(1500).unwrap();
+        let newcomer = budget.enter(B).unwrap();
+        newcomer.grow(100).unwrap();
+        assert_eq!(newcomer.grow(1).unwrap_err().reason, Reason::Overloaded);
+        first.settle(800);
+        assert!(first.grow(1).is_err(), "the first has half, and another was refused");
+        newcomer.grow(500).unwrap();
+        first.settle(700);
+        first.grow(100).unwrap();
+    }
+
+    #[test]
+    fn unknown_callers_share_a_sixteenth_and_keep_nobody_from_anything() {
+        let budget = budget();
+        let unknown = budget.enter(Caller::Unknown).unwrap();
+        unknown.grow(100).unwrap();
+        let another = budget.enter(Caller::Unknown).unwrap();
+        assert_eq!(another.grow(1).unwrap_err().reason, Reason::Overloaded);
+        budget.enter(A).unwrap().grow(1400).unwrap();
+        let _rest: Vec<_> = (2..MAX_UNKNOWN_REQUESTS).map(|_| budget.enter(Caller::Unknown).unwrap()).collect();
+        assert!(budget.enter(Caller::Unknown).is_err());
+        assert!(budget.enter(A).is_ok());
+    }
+
+    #[test]
+    fn one_key_has_half_of_the_requests() {
+        let budget = budget();
+        let own: Vec<_> = (0..MAX_REQUESTS / 2).map(|_| budget.enter(A).unwrap()).collect();
+        assert!(budget.enter(A).is_err());
+        assert!(budget.enter(B).is_ok());
+        drop(own);
+        assert!(budget.enter(A).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_single_client_waits_for_room() {
+        let budget = budget();
+        let first = budget.enter(Caller::Anyone).unwrap();
+        first.grow(1500).unwrap();
+        let second = budget.enter(Caller::Anyone).unwrap();
+        let waiting = second.grow_to(500);
+        let mut waiting = std::pin::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(first);
+        waiting.await;
+        assert_eq!(budget.used(), 500);
+    }
+
+    #[test]
+    fn the_largest_reply_always_fits() {
+        let budget = Budget::new(0, 1_000_000);
+        budget.enter(A).unwrap().admit_reply(1_000_000).unwrap();
+        let lease = budget.enter(A).unwrap();
+        assert_eq!(lease.admit_reply(1_100_000).unwrap_err().reason, Reason::RequestTooLarge);
+        assert!(lease.refusal().unwrap().message.contains("include_images=false"));
+    }
+}

@@ -1,0 +1,19 @@
+-- API keys are verified by a digest, and what happens to them stands in the audit log.
+
+-- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so that a fast hash is as safe as bcrypt. NULL: an
+-- older version made the key, and it was not used since.
+ALTER TABLE context.api_keys ADD COLUMN digest text;
+
+-- What was done to keys. It outlives them.
+CREATE TABLE context.key_events (
+    owner_id  text COLLATE "C" NOT NULL,
+    event_id  text COLLATE "C" NOT NULL,
+    at        bigint NOT NULL,
+    -- The key that did it; NULL: the operator, or a caller without authentication.
+    actor     text,
+    operation text NOT NULL,
+    key_id    text NOT NULL,
+    PRIMARY KEY (owner_id, event_id)
+);
+
+CREATE INDEX key_events_by_time ON context.key_events (owner_id, at);

@@ -1,0 +1,21 @@
+-- API keys are verified by a digest, and what happens to them stands in the audit log.
+
+PRAGMA user_version = 7;
+
+-- SHA-256 of the whole key in hexadecimal. A key has 192 random bits, so that a fast hash is as safe as bcrypt. NULL: an
+-- older version made the key, and it was not used since.
+ALTER TABLE api_keys ADD COLUMN digest TEXT;
+
+-- What was done to keys. It outlives them.
+CREATE TABLE key_events (
+    owner     INTEGER NOT NULL,
+    event_id  TEXT    NOT NULL,
+    at        INTEGER NOT NULL,
+    -- The key that did it; NULL: the operator, or a caller without authentication.
+    actor     TEXT,
+    operation TEXT    NOT NULL,
+    key_id    TEXT    NOT NULL,
+    PRIMARY KEY (owner, event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX key_events_by_time ON key_events (owner, at);

@@ -1,0 +1,13 @@
+-- Checksums of content: services/store/src/seal.rs. NULL until a service has sealed the row, which happens in the background.
+
+PRAGMA user_version = 8;
+
+-- Of text and metadata, with the version they cover.
+ALTER TABLE entries ADD COLUMN seal BLOB;
+-- Rows of these two never change.
+ALTER TABLE images ADD COLUMN seal BLOB;
+ALTER TABLE artifact_versions ADD COLUMN seal BLOB;
+
+-- A database without content has nothing to seal.
+INSERT INTO meta (key, value)
+SELECT 'sealed', 'all' WHERE NOT EXISTS (SELECT 1 FROM entries) AND NOT EXISTS (SELECT 1 FROM artifact_versions);

@@ -1,0 +1,108 @@
+// Sends each case of a table through the MCP SDK for TypeScript and judges
+// what the SDK hands on.
+//
+//     client.mjs http|stdio DIRECTORY_OF_NODE_MODULES TABLE...
+//
+// The SDK would not send most of these: the call it is asked for is exchanged
+// for the case's on its way to the transport.
+
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { basename, join } from 'node:path';
+
+const [kind, tools, ...tables] = process.argv.slice(2);
+const sdk = createRequire(join(tools, 'package.json'));
+const { Client } = sdk('@modelcontextprotocol/sdk/client/index.js');
+const { StdioClientTransport } = sdk('@modelcontextprotocol/sdk/client/stdio.js');
+const { StreamableHTTPClientTransport } = sdk('@modelcontextprotocol/sdk/client/streamableHttp.js');
+const { ErrorCode, McpError, ResultSchema } = sdk('@modelcontextprotocol/sdk/types.js');
+
+const PATIENCE = 60_000;
+
+// The value that a table describes; JSON itself cannot say all of them.
+function build(value) {
+    if (Array.isArray(value)) return value.map(build);
+    if (value === null || typeof value !== 'object') return value;
+    const entries = Object.entries(value);
+    if (entries.length === 1) {
+        const [name, given] = entries[0];
+        if (name === '$integer') return JSON.rawJSON(given);
+        if (name === '$repeat') return given[0].repeat(given[1]);
+        if (name === '$copies') return new Array(given[1]).fill(build(given[0]));
+        if (name === '$nested') {
+            let nested = {};
+            for (let depth = 0; depth < given; depth++) nested = { a: nested };
+            return nested;
+        }
+    }
+    return Object.fromEntries(entries.map(([name, item]) => [name, build(item)]));
+}
+
+function transport(key) {
+    if (kind === 'http') {
+        return new StreamableHTTPClientTransport(new URL(process.env.GATEWAY_URL), {
+            requestInit: { headers: { authorization: `Bearer ${key}` } },
+        });
+    }
+    return new StdioClientTransport({
+        command: process.env.GATEWAY,
+        args: ['stdio'],
+        env: { ...process.env, CONTEXT_BACKEND: process.env.SERVICE_URL, CONTEXT_API_KEY: key },
+    });
+}
+
+// What the SDK hands on.
+async function answer(client, exchange, testCase) {
+    exchange.members = Object.fromEntries(['method', 'params'].filter(name => name in testCase).map(name => [name, build(testCase[name])]));
+    try {
+        const result = await client.request({ method: 'ping' }, ResultSchema, { timeout: PATIENCE });
+        return result.isError ? { kind: 'tool-error', text: JSON.stringify(result.content) } : { kind: 'result', text: '' };
+    } catch (error) {
+        if (!(error instanceof McpError)) return { kind: 'error', bare: true, text: String(error) };
+        if (error.code === ErrorCode.RequestTimeout) return { kind: 'nothing', text: 'no answer in time' };
+        return { kind: 'error', code: error.code, text: error.message };
+    }
+}
+
+// Why the answer is not the expected one; empty when it is.
+function complaint(testCase, got) {
+    const allowed = { refused: ['error', 'tool-error'], answer: ['error', 'tool-error', 'result'] }[testCase.expect] ?? [testCase.expect];
+    if (!allowed.includes(got.kind)) return `expected ${testCase.expect}, got ${got.kind}`;
+    if (got.bare) return testCase.as === 'reader' ? '' : 'the reply holds no JSON-RPC message';
+    if (got.kind === 'error' && got.code !== (testCase.code ?? got.code)) return `expected code ${testCase.code}, got ${got.code}`;
+    if (!got.text.includes(testCase.says ?? '')) return `the answer lacks '${testCase.says}'`;
+    return '';
+}
+
+async function run(table) {
+    const here = ['typescript', 'legacy', kind];
+    const cases = JSON.parse(readFileSync(table, 'utf8')).filter(testCase => (testCase.only ?? []).every(only => here.includes(only)));
+    const failures = [];
+    for (const caller of ['full', 'reader']) {
+        const client = new Client({ name: 'sdk-answers', version: '1' });
+        const wire = transport(process.env[`KEY_${caller.toUpperCase()}`]);
+        await client.connect(wire);
+        const exchange = {};
+        const send = wire.send.bind(wire);
+        wire.send = (message, options) => {
+            const { members } = exchange;
+            exchange.members = undefined;
+            return send(members ? { jsonrpc: '2.0', id: message.id, ...members } : message, options);
+        };
+        for (const testCase of cases) {
+            if ((testCase.as ?? 'full') !== caller) continue;
+            const got = await answer(client, exchange, testCase);
+            const why = exchange.members ? 'the SDK did not send it' : complaint(testCase, got);
+            if (why) failures.push(`${testCase.name}: ${why}: ${got.code ?? ''} ${got.text.slice(0, 300)}`);
+        }
+        await client.close();
+    }
+    for (const failure of failures) console.error(`  ${failure}`);
+    const name = basename(table, '.json');
+    console.error(`TypeScript, ${kind}, ${name}: ${cases.length - failures.length} of ${cases.length} answered as expected`);
+    return failures.length === 0;
+}
+
+let clean = true;
+for (const table of tables) clean = (await run(table)) && clean;
+process.exit(clean ? 0 : 1);

@@ -1,0 +1,192 @@
+//! The operations of the contract: what each is called, what it needs and what kind of work it is.
+
+use crate::Scope;
+
+/// What an operation is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// Context entries, threads and statistics.
+    Context,
+    /// Artifacts and their versions.
+    Artifact,
+    /// API keys, and who the caller is.
+    ApiKey,
+}
+
+/// How long a call may take, by kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeadlineClass {
+    /// A read.
+    Read,
+    /// A single write.
+    Write,
+    /// A batch of writes.
+    Batch,
+}
+
+/// Declares [`Operation`] from one table, a line for each operation.
+macro_rules! operations {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $resource:ident $scope:expr, $class:ident;)*) => {
+        /// One operation of the contract. gRPC methods, REST operation ids and MCP tools carry its name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Operation {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Operation {
+            /// Every operation.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The documented name, `store_context` for example.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name),* }
+            }
+
+            /// The name of its gRPC method, `StoreContext` for example.
+            #[must_use]
+            pub const fn method(self) -> &'static str {
+                match self { $(Self::$variant => stringify!($variant)),* }
+            }
+
+            /// What it is about.
+            #[must_use]
+            pub const fn resource(self) -> Resource {
+                match self { $(Self::$variant => Resource::$resource),* }
+            }
+
+            /// The scope that a caller needs; `None` when any valid credentials do.
+            #[must_use]
+            pub const fn scope(self) -> Option<Scope> {
+                match self { $(Self::$variant => $scope),* }
+            }
+
+            /// How long it may take.
+            #[must_use]
+            pub const fn deadline_class(self) -> DeadlineClass {
+                match self { $(Self::$variant => DeadlineClass::$class),* }
+            }
+        }
+    };
+}
+
+const READ: Option<Scope> = Some(Scope::Read);
+const WRITE: Option<Scope> = Some(Scope::Write);
+const DELETE: Option<Scope> = Some(Scope::Delete);
+const MANAGE: Option<Scope> = Some(Scope::Manage);
+
+operations! {
+    /// Stores one entry.
+    StoreContext "store_context" Context WRITE, Write;
+    /// Stores up to 100 entries.
+    StoreContextBatch "store_context_batch" Context WRITE, Batch;
+    /// Gives entries by id.
+    GetContextByIds "get_context_by_ids" Context READ, Read;
+    /// Changes one entry.
+    UpdateContext "update_context" Context WRITE, Write;
+    /// Changes up to 100 entries.
+    UpdateContextBatch "update_context_batch" Context WRITE, Batch;
+    /// Deletes entries by id or thread.
+    DeleteContext "delete_context" Context DELETE, Write;
+    /// Deletes entries by criteria.
+    DeleteContextBatch "delete_context_batch" Context DELETE, Batch;
+    /// Searches by filter.
+    SearchContext "search_context" Context READ, Read;
+    /// Searches by embedding.
+    SemanticSearchContext "semantic_search_context" Context READ, Read;
+    /// Searches by words.
+    FtsSearchContext "fts_search_context" Context READ, Read;
+    /// Searches by words and embedding.
+    HybridSearchContext "hybrid_search_context" Context READ, Read;
+    /// Lists threads.
+    ListThreads "list_threads" Context READ, Read;
+    /// Counts what is stored.
+    GetStatistics "get_statistics" Context READ, Read;
+    /// Creates an artifact.
+    CreateArtifact "create_artifact" Artifact WRITE, Write;
+    /// Lists artifacts.
+    ListArtifacts "list_artifacts" Artifact READ, Read;
+    /// Searches artifacts.
+    SearchArtifacts "search_artifacts" Artifact READ, Read;
+    /// Gives an artifact.
+    GetArtifact "get_artifact" Artifact READ, Read;
+    /// Changes an artifact.
+    UpdateArtifact "update_artifact" Artifact WRITE, Write;
+    /// Deletes an artifact with all versions.
+    DeleteArtifact "delete_artifact" Artifact DELETE, Write;
+    /// Lists the versions of an artifact.
+    ListArtifactVersions "list_artifact_versions" Artifact READ, Read;
+    /// Gives one version of an artifact.
+    GetArtifactVersion "get_artifact_version" Artifact READ, Read;
+    /// Makes an old version the newest again.
+    RestoreArtifactVersion "restore_artifact_version" Artifact WRITE, Write;
+    /// Compares two versions.
+    DiffArtifactVersions "diff_artifact_versions" Artifact READ, Read;
+    /// Creates an API key.
+    CreateApiKey "create_api_key" ApiKey MANAGE, Write;
+    /// Lists API keys.
+    ListApiKeys "list_api_keys" ApiKey MANAGE, Read;
+    /// Gives one API key.
+    GetApiKey "get_api_key" ApiKey MANAGE, Read;
+    /// Changes an API key.
+    UpdateApiKey "update_api_key" ApiKey MANAGE, Write;
+    /// Switches an API key off.
+    DeactivateApiKey "deactivate_api_key" ApiKey MANAGE, Write;
+    /// Tells the caller who it is. Answered before each MCP call over HTTP, and outside of the rate limit.
+    GetCaller "get_caller" ApiKey None, Read;
+}
+
+impl Operation {
+    /// The operation with this name.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|operation| operation.as_str() == name)
+    }
+
+    /// Whether it changes what is stored.
+    #[must_use]
+    pub const fn is_write(self) -> bool {
+        matches!(self.deadline_class(), DeadlineClass::Write | DeadlineClass::Batch)
+    }
+
+    /// The gRPC service it belongs to, `context.v1.ContextService` for example.
+    #[must_use]
+    pub const fn service(self) -> &'static str {
+        match self.resource() {
+            Resource::Context => "context.v1.ContextService",
+            Resource::Artifact => "context.v1.ArtifactService",
+            Resource::ApiKey => "context.v1.ApiKeyService",
+        }
+    }
+
+    /// The operation behind the path of a gRPC request, `/context.v1.ContextService/StoreContext` for example.
+    #[must_use]
+    pub fn of_grpc_path(path: &str) -> Option<Self> {
+        let (service, method) = path.strip_prefix('/')?.split_once('/')?;
+        Self::ALL.iter().copied().find(|operation| operation.method() == method && operation.service() == service)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_is_found_by_its_name_and_its_grpc_path() {
+        for operation in Operation::ALL.iter().copied() {
+            assert_eq!(Operation::parse(operation.as_str()), Some(operation));
+            let path = format!("/{}/{}", operation.service(), operation.method());
+            assert_eq!(Operation::of_grpc_path(&path), Some(operation));
+        }
+        for unknown in ["", "/", "/context.v1.ContextService", "/context.v1.ContextService/", "/context.v1.ArtifactService/StoreContext"] {
+            assert_eq!(Operation::of_grpc_path(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_write_needs_more_than_read() {
+        for operation in Operation::ALL.iter().copied() {
+            assert!(!operation.is_write() || operation.scope() != Some(Scope::Read), "{operation:?}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Bodies as they are received and sent: counted, and given up when they make no progress.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use context_model::{Error, Reason};
+use http_body::{Frame, SizeHint};
+use tokio::time::{Instant, Sleep};
+
+use crate::admission::Slot;
+use crate::connection::{Exchange, KnownCaller};
+use crate::memory::Lease;
+
+/// A body must bring [`WINDOW_BYTES`] in each window of this length, or end.
+const WINDOW: Duration = Duration::from_secs(30);
+/// About 0.5 KiB a second: slower than any network that people use, faster than a trickle that only holds memory.
+const WINDOW_BYTES: usize = 16 * 1024;
+/// What a frame takes besides its data, however short that is.
+pub const FRAME_BYTES: usize = 64;
+/// A reply is handed to the connection in pieces of this size, so that little of it lies in the connection's buffers.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// Gives up what brings too little in too long a time.
+#[derive(Default)]
+pub struct Pace {
+    deadline: Option<Pin<Box<Sleep>>>,
+    bytes: usize,
+}
+
+impl Pace {
+    /// Notes that bytes came.
+    pub fn came(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes >= WINDOW_BYTES {
+            self.stop();
+        }
+    }
+
+    /// Ends the window: nothing is waited for.
+    pub fn stop(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Ready when too little came for too long.
+    pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + WINDOW)));
+        ready!(deadline.as_mut().poll(cx));
+        let sentence = format!("the request's body came too slowly: less than {WINDOW_BYTES} bytes in {} seconds", WINDOW.as_secs());
+        Poll::Ready(Error::new(Reason::DeadlineExceeded, sentence))
+    }
+}
+
+/// A request body of REST: each byte is counted when it comes.
+pub struct CountedBody {
+    inner: Body,
+    lease: Arc<Lease>,
+    pace: Pace,
+}
+
+impl CountedBody {
+    /// Counts this body on this lease.
+    #[must_use]
+    pub fn new(inner: Body, lease: Arc<Lease>) -> Self {
+        Self { inner, lease, pace: Pace::default() }
+    }
+}
+
+impl HttpBody for CountedBody {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        let this = self.get_mut();
+        match Pin::new(&mut this.inner).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                this.pace.came(bytes);
+                if let Err(error) = this.lease.grow(bytes + FRAME_BYTES) {
+                    return Poll::Ready(Some(Err(error.into())));
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                let error = ready!(this.pace.poll_late(cx));
+                Poll::Ready(Some(Err(error.into())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// What a request and its reply hold until the reply is sent or dropped.
+#[derive(Clone)]
+pub struct Held {
+    _lease: Arc<Lease>,
+    _slot: Option<Arc<Slot>>,
+    _caller: Option<Arc<KnownCaller>>,
+}
+
+impl Held {
+    /// Holds the memory of both and the slot of a request without credentials.
+    #[must_use]
+    pub fn public(lease: Arc<Lease>, slot: Option<Slot>) -> Self {
+        Self { _lease: lease, _slot: slot.map(Arc::new), _caller: None }
+    }
+
+    /// Holds the memory of both and, where there is one, the connection of a known caller.
+    #[must_use]
+    pub fn guarded(lease: Arc<Lease>, caller: Option<KnownCaller>) -> Self {
+        Self { _lease: lease, _slot: None, _caller: caller.map(Arc::new) }
+    }
+}
+
+/// A reply body: handed out in small pieces, while the connection notes whether its peer takes them.
+pub struct ReplyBody {
+    inner: Body,
+    rest: Bytes,
+    exchange: Exchange,
+    _held: Option<Held>,
+}
+
+impl ReplyBody {
+    /// Wraps a body.
+    #[must_use]
+    pub fn new(inner: Body, held: Option<Held>, exchange: Exchange) -> Self {
+        Self { inner, rest: Bytes::new(), exchange, _held: held }
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            let Some(frame) = ready!(Pin::new(&mut self.inner).poll_frame(cx)?) else { return Poll::Ready(None) };
+            match frame.into_data() {
+                Ok(data) => self.rest = data,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+}
+
+impl HttpBody for ReplyBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let piece = this.poll_piece(cx);
+        // After a piece the peer is waited for; without one the peer waits for us.
+        this.exchange.waits_for_peer(piece.is_ready());
+        piece
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower().saturating_add(rest));
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use context_store::OwnerId;
+    use futures::StreamExt as _;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+    use crate::memory::{Budget, Payer};
+
+    fn lease() -> (Arc<Budget>, Arc<Lease>) {
+        let budget = Arc::new(Budget::new(64 * 1024 * 1024, 1024 * 1024, false));
+        let lease = Arc::new(Lease::new(&budget, &Payer::Owner(OwnerId::default())));
+        (budget, lease)
+    }
+
+    #[tokio::test]
+    async fn a_body_counts_until_its_lease_is_dropped() {
+        let (budget, lease) = lease();
+        let body = CountedBody::new(Body::from("12345678"), lease.clone());
+        assert_eq!(body.collect().await.unwrap().to_bytes().len(), 8);
+        assert_eq!(budget.used(), 8 + FRAME_BYTES);
+        drop(lease);
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_body_beyond_the_budget_is_refused() {
+        let (_, lease) = lease();
+        lease.grow(60 * 1024 * 1024).unwrap();
+        let error = CountedBody::new(Body::from("1"), lease).collect().await.unwrap_err();
+        assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::Overloaded);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_or_trickles_is_given_up_and_a_steady_one_is_not() {
+        let bytes_every = |bytes: usize, pause: u64, times: usize| {
+            let pieces = futures::stream::iter(0..times).then(move |_| async move {
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+                Ok::<_, axum::Error>(Bytes::from(vec![0; bytes]))
+            });
+            CountedBody::new(Body::from_stream(pieces.chain(futures::stream::pending())), lease().1)
+        };
+        for body in [bytes_every(0, 1, 0), bytes_every(1, 20, 100)] {
+            let error = body.collect().await.unwrap_err();
+            assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::DeadlineExceeded);
+        }
+        let mut steady = bytes_every(WINDOW_BYTES, 29, 10);
+        for _ in 0..10 {
+            steady.frame().await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_handed_out_in_small_pieces_and_is_complete() {
+        let (budget, lease) = lease();
+        lease.grow(5).unwrap();
+        let body = Body::from(vec![7; 3 * PIECE_BYTES + 1]);
+        let mut reply = ReplyBody::new(body, Some(Held::public(lease, None)), Exchange::unwatched());
+        assert_eq!(reply.size_hint().exact(), Some(3 * PIECE_BYTES as u64 + 1));
+        let mut sizes = Vec::new();
+        while let Some(frame) = reply.frame().await {
+            sizes.push(frame.unwrap().into_data().unwrap().len());
+        }
+        assert_eq!(sizes, [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 1]);
+        assert_eq!(budget.used(), 5);
+        drop(reply);
+        assert_eq!(budget.used(), 0);
+    }
+}

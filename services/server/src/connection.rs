@@ -1,0 +1,287 @@
+//! What is known of each open connection: whether a request is in work on it, and whether its peer takes its replies.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+/// A peer that takes nothing of any reply for this long is cut.
+pub const STUCK: Duration = Duration::from_secs(30);
+
+/// One open connection.
+#[derive(Debug)]
+pub struct Connection {
+    opened: Instant,
+    /// Requests whose reply is not sent yet.
+    active: AtomicUsize,
+    /// Those of them whose caller is known.
+    known: AtomicUsize,
+    has_asked: AtomicBool,
+    /// Replies of which a piece waits for the peer.
+    offered: AtomicUsize,
+    /// Milliseconds after `opened` at which the peer last asked or took something.
+    touched: AtomicU64,
+    /// Cancelled to make room for another connection.
+    pub cut: CancellationToken,
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            opened: Instant::now(),
+            active: AtomicUsize::new(0),
+            known: AtomicUsize::new(0),
+            has_asked: AtomicBool::new(false),
+            offered: AtomicUsize::new(0),
+            touched: AtomicU64::new(0),
+            cut: CancellationToken::new(),
+        })
+    }
+
+    /// Notes that a request came.
+    #[must_use]
+    pub fn begin(self: &Arc<Self>) -> Exchange {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        self.has_asked.store(true, Ordering::Relaxed);
+        self.touch();
+        Exchange { connection: Some(self.clone()), is_offered: false }
+    }
+
+    /// Notes that a request's caller is known, until the result is dropped.
+    #[must_use]
+    pub fn known_caller(self: &Arc<Self>) -> KnownCaller {
+        self.known.fetch_add(1, Ordering::Relaxed);
+        KnownCaller(self.clone())
+    }
+
+    /// How little it would be missed: `None` while a request of a known caller is in work; else whether nothing is, and how
+    /// long the peer has asked and taken nothing.
+    fn expendable(&self) -> Option<(bool, Duration)> {
+        (self.known.load(Ordering::Relaxed) == 0).then(|| (self.idle().is_some(), self.untouched_for()))
+    }
+
+    fn touch(&self) {
+        let passed = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.touched.store(passed, Ordering::Relaxed);
+    }
+
+    fn untouched_for(&self) -> Duration {
+        self.opened.elapsed().saturating_sub(Duration::from_millis(self.touched.load(Ordering::Relaxed)))
+    }
+
+    /// How long no request has been in work on it; `None` while one is.
+    #[must_use]
+    pub fn idle(&self) -> Option<Duration> {
+        (self.active.load(Ordering::Relaxed) == 0).then(|| self.untouched_for())
+    }
+
+    /// Whether a request ever came.
+    #[must_use]
+    pub fn has_asked(&self) -> bool {
+        self.has_asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether replies wait for a peer that has taken nothing for [`STUCK`].
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        self.offered.load(Ordering::Relaxed) > 0 && self.untouched_for() > STUCK
+    }
+}
+
+/// A request and its reply on a connection, until the reply is sent or dropped.
+#[derive(Debug)]
+pub struct Exchange {
+    connection: Option<Arc<Connection>>,
+    is_offered: bool,
+}
+
+impl Exchange {
+    /// One that belongs to no connection.
+    #[cfg(test)]
+    #[must_use]
+    pub const fn unwatched() -> Self {
+        Self { connection: None, is_offered: false }
+    }
+
+    /// Notes that the peer took what was offered, and whether it is offered more.
+    pub fn waits_for_peer(&mut self, is_offered: bool) {
+        let Some(connection) = &self.connection else { return };
+        connection.touch();
+        match (self.is_offered, is_offered) {
+            (false, true) => _ = connection.offered.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = connection.offered.fetch_sub(1, Ordering::Relaxed),
+            (true, true) | (false, false) => {}
+        }
+        self.is_offered = is_offered;
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.waits_for_peer(false);
+        if let Some(connection) = &self.connection {
+            connection.active.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A request of a known caller, in work on a connection.
+#[derive(Debug)]
+pub struct KnownCaller(Arc<Connection>);
+
+impl Drop for KnownCaller {
+    fn drop(&mut self) {
+        self.0.known.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The open connections of a listener, by the address of their peer.
+#[derive(Debug)]
+pub struct Registry {
+    per_peer: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    connections: HashMap<u64, (Option<IpAddr>, Arc<Connection>)>,
+    peers: HashMap<IpAddr, usize>,
+    next_id: u64,
+}
+
+impl Registry {
+    /// At most this many connections of one peer.
+    #[must_use]
+    pub fn new(per_peer: usize) -> Arc<Self> {
+        Arc::new(Self { per_peer: per_peer.max(1), open: Mutex::default() })
+    }
+
+    /// Registers a connection until the result is dropped; `None` when its peer has as many as it may, all of them in
+    /// work for known callers. One that is idle makes room, or one with requests that need no credentials.
+    #[must_use]
+    pub fn admit(self: &Arc<Self>, peer: Option<IpAddr>, connection: Arc<Connection>) -> Option<Registered> {
+        let peer = peer.map(network);
+        let mut open = self.lock();
+        if let Some(peer) = peer {
+            let count = open.peers.get(&peer).copied().unwrap_or_default();
+            if count >= self.per_peer && !open.make_room(Some(peer)) {
+                return None;
+            }
+            open.peers.insert(peer, count + 1);
+        }
+        let id = open.next_id;
+        open.next_id += 1;
+        open.connections.insert(id, (peer, connection));
+        Some(Registered { registry: self.clone(), id })
+    }
+
+    /// Cuts the connection that would be missed least, if one can be cut.
+    pub fn make_room(&self) -> bool {
+        self.lock().make_room(None)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn make_room(&mut self, of: Option<IpAddr>) -> bool {
+        let candidates = self.connections.iter().filter(|(_, (peer, connection))| {
+            // One that is cut already makes room for somebody else.
+            (of.is_none() || *peer == of) && !connection.cut.is_cancelled()
+        });
+        let expendable = candidates.filter_map(|(id, (_, connection))| Some((connection.expendable()?, *id)));
+        let Some((_, id)) = expendable.max() else { return false };
+        if let Some((_, connection)) = self.connections.get(&id) {
+            connection.cut.cancel();
+        }
+        self.remove(id);
+        true
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some((Some(peer), _)) = self.connections.remove(&id) else { return };
+        if let Some(count) = self.peers.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.peers.remove(&peer);
+            }
+        }
+    }
+}
+
+/// A connection in a registry.
+#[derive(Debug)]
+pub struct Registered {
+    registry: Arc<Registry>,
+    id: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.registry.lock().remove(self.id);
+    }
+}
+
+/// A peer's address, or its /64 network: a host has all of that in IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        IpAddr::V4(address) => IpAddr::V4(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Option<IpAddr> {
+        Some(text.parse().unwrap())
+    }
+
+    #[test]
+    fn a_peer_has_its_share_and_its_idle_connections_make_room() {
+        let registry = Registry::new(2);
+        let (first, second) = (Connection::new(), Connection::new());
+        let exchanges = [first.begin(), second.begin()];
+        let callers = [first.known_caller(), second.known_caller()];
+        let _first = registry.admit(address("192.0.2.1"), first.clone()).unwrap();
+        let _second = registry.admit(address("192.0.2.1"), second.clone()).unwrap();
+        assert!(registry.admit(address("192.0.2.1"), Connection::new()).is_none(), "both are in work");
+        let _other = registry.admit(address("192.0.2.2"), Connection::new()).unwrap();
+        drop((exchanges, callers));
+        let third = registry.admit(address("192.0.2.1"), Connection::new()).unwrap();
+        assert!(first.cut.is_cancelled() ^ second.cut.is_cancelled(), "one of them made room");
+        drop(third);
+    }
+
+    #[test]
+    fn the_longest_idle_connection_makes_room() {
+        let registry = Registry::new(10);
+        let (old, new) = (Connection::new(), Connection::new());
+        std::thread::sleep(Duration::from_millis(5));
+        drop(new.begin());
+        let _registered = [&old, &new].map(|connection| registry.admit(None, connection.clone()).unwrap());
+        assert!(registry.make_room());
+        assert!(old.cut.is_cancelled() && !new.cut.is_cancelled());
+        let _busy = new.begin();
+        let caller = new.known_caller();
+        assert!(!registry.make_room(), "its caller is known");
+        drop(caller);
+        assert!(registry.make_room(), "a request without credentials makes room");
+    }
+
+    #[test]
+    fn hosts_of_one_network_are_one_peer() {
+        let same = ["2001:db8::1", "2001:db8::ffff:1"].map(|text| network(text.parse().unwrap()));
+        assert_eq!(same[0], same[1]);
+        assert_ne!(same[0], network("2001:db8:0:1::1".parse().unwrap()));
+        assert_eq!(network("::ffff:192.0.2.1".parse().unwrap()), network("192.0.2.1".parse().unwrap()));
+    }
+}

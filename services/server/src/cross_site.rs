@@ -1,0 +1,120 @@
+//! Requests that a page of another site makes a browser send.
+//!
+//! Without authentication whatever reaches the port may write, and a browser reaches it for any page that it shows. A
+//! body of JSON needs the browser's own question first (a CORS preflight), but a request without a body does not: a form
+//! of another site could restore an artifact's version. Browsers say where a request comes from; nothing else sends these
+//! headers, so that curl and clients are not affected.
+
+use axum::extract::Request;
+use context_model::{Error, Reason};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderName, Method, Uri, header};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Refuses what pages of other sites send, except those of the allowed origins.
+#[derive(Debug, Clone)]
+pub struct CrossSite {
+    allowed_origins: Vec<String>,
+}
+
+impl CrossSite {
+    /// Allows these origins (`https://app.example`).
+    #[must_use]
+    pub fn new(allowed_origins: &[String]) -> Self {
+        Self { allowed_origins: allowed_origins.to_vec() }
+    }
+
+    /// Lets a request through that is safe, no browser's, or one of our own pages' or an allowed origin's.
+    ///
+    /// # Errors
+    /// `CROSS_SITE`.
+    pub fn check(&self, request: &Request) -> Result<(), Error> {
+        // HTTP/2 has the host in `:authority`, which becomes the URI's.
+        let authority = request.uri().authority().map(Authority::as_str);
+        if self.allows(request.method(), authority, request.headers()) {
+            return Ok(());
+        }
+        let sentence = "a page of another site sent this request; add its origin to CONTEXT_CORS_ORIGINS if it is yours";
+        Err(Error::new(Reason::CrossSite, sentence))
+    }
+
+    fn allows(&self, method: &Method, authority: Option<&str>, headers: &HeaderMap) -> bool {
+        if method.is_safe() {
+            return true;
+        }
+        let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
+        if origin.is_some_and(|origin| self.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))) {
+            return true;
+        }
+        // `none`: the user's own doing, not a page's (https://www.w3.org/TR/fetch-metadata/).
+        let mut sites = headers.get_all(SEC_FETCH_SITE).iter().peekable();
+        if sites.peek().is_some() {
+            return sites.all(|site| site == "same-origin" || site == "none");
+        }
+        // A browser that sends no Sec-Fetch-Site, or sends none to this address because the network could change it.
+        let Some(origin) = origin else { return true };
+        let host = authority.or_else(|| headers.get(header::HOST)?.to_str().ok());
+        let origin = origin.parse::<Uri>().ok().and_then(|origin| origin.into_parts().authority);
+        matches!((origin, host), (Some(origin), Some(host)) if origin.as_str().eq_ignore_ascii_case(host))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: (&str, &str) = ("host", "localhost:7420");
+
+    /// Method, headers, whether it is let through.
+    type Row = (&'static str, &'static [(&'static str, &'static str)], bool);
+
+    #[test]
+    fn a_write_that_a_page_of_another_site_sends_is_refused_and_all_else_is_let_through() {
+        let check = CrossSite::new(&["https://app.example".to_owned()]);
+        let table: [Row; 22] = [
+            // What is no browser's.
+            ("POST", &[HERE], true),
+            ("POST", &[], true),
+            ("DELETE", &[HERE], true),
+            // What the browser says.
+            ("POST", &[HERE, ("sec-fetch-site", "cross-site")], false),
+            ("POST", &[HERE, ("sec-fetch-site", "same-site")], false),
+            ("DELETE", &[HERE, ("sec-fetch-site", "cross-site")], false),
+            ("PATCH", &[HERE, ("sec-fetch-site", "same-site")], false),
+            ("POST", &[HERE, ("sec-fetch-site", "same-origin"), ("origin", "http://localhost:7420")], true),
+            ("POST", &[HERE, ("sec-fetch-site", "none")], true),
+            ("POST", &[HERE, ("sec-fetch-site", "of-a-kind-to-come")], false),
+            ("POST", &[HERE, ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], false),
+            // It counts more than the origin: a proxy in front of us may have another name than we.
+            ("POST", &[HERE, ("sec-fetch-site", "same-origin"), ("origin", "https://context.example")], true),
+            ("POST", &[HERE, ("sec-fetch-site", "cross-site"), ("origin", "http://localhost:7420")], false),
+            // Without it the origin counts.
+            ("POST", &[HERE, ("origin", "http://localhost:7420")], true),
+            ("POST", &[HERE, ("origin", "http://LOCALHOST:7420")], true),
+            ("POST", &[HERE, ("origin", "http://localhost:7421")], false),
+            ("POST", &[HERE, ("origin", "https://evil.example")], false),
+            ("POST", &[HERE, ("origin", "null")], false),
+            ("POST", &[("origin", "https://evil.example")], false),
+            // An origin that the settings allow, and what changes nothing.
+            ("POST", &[HERE, ("sec-fetch-site", "cross-site"), ("origin", "https://app.example")], true),
+            ("GET", &[HERE, ("sec-fetch-site", "cross-site")], true),
+            ("OPTIONS", &[HERE, ("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")], true),
+        ];
+        for (method, given, expected) in table {
+            let mut headers = HeaderMap::new();
+            for (name, value) in given {
+                headers.append(*name, value.parse().unwrap());
+            }
+            assert_eq!(check.allows(&method.parse().unwrap(), None, &headers), expected, "{method} {given:?}");
+        }
+    }
+
+    #[test]
+    fn http_2_has_its_host_in_the_authority() {
+        let check = CrossSite::new(&[]);
+        let headers = HeaderMap::from_iter([(header::ORIGIN, "http://localhost:7420".parse().unwrap())]);
+        assert!(check.allows(&Method::POST, Some("localhost:7420"), &headers));
+        assert!(!check.allows(&Method::POST, Some("127.0.0.1:7420"), &headers));
+    }
+}

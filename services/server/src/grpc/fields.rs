@@ -1,0 +1,215 @@
+//! How many fields a message has, read off its bytes before it is decoded: a list of small numbers takes thirty times as
+//! much memory decoded as it takes on the wire.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use prost::Message as _;
+use prost_types::field_descriptor_proto::Type;
+use prost_types::{DescriptorProto, FileDescriptorSet};
+
+/// The messages of the contract, as far as they are needed to find the messages in them.
+static SHAPES: LazyLock<Shapes> =
+    LazyLock::new(|| FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).map(Shapes::new).unwrap_or_default());
+
+/// Decoders refuse what is nested deeper.
+const MAX_DEPTH: u32 = 128;
+
+/// How many fields the request of the method with this path has, nested ones included; 0 when it is not one of the contract.
+/// A malformed message counts as far as it can be read, which is as far as a decoder gets.
+#[must_use]
+pub fn count(path: &str, message: &[Bytes]) -> usize {
+    let Some(&shape) = SHAPES.requests.get(path) else { return 0 };
+    let mut fields = 0;
+    let end = message.iter().map(Bytes::len).sum();
+    SHAPES.walk(shape, &mut Pieces::new(message), end, 0, &mut fields);
+    fields
+}
+
+/// Reads bytes that lie in several pieces.
+pub struct Pieces<'p> {
+    left: &'p [Bytes],
+    current: &'p [u8],
+    position: usize,
+}
+
+impl<'p> Pieces<'p> {
+    /// From the start of these.
+    #[must_use]
+    pub const fn new(pieces: &'p [Bytes]) -> Self {
+        Self { left: pieces, current: &[], position: 0 }
+    }
+
+    /// What is left of the current piece; empty at the end.
+    fn chunk(&mut self) -> &'p [u8] {
+        while let (true, Some((first, rest))) = (self.current.is_empty(), self.left.split_first()) {
+            (self.current, self.left) = (&first[..], rest);
+        }
+        self.current
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.current = &self.current[bytes..];
+        self.position += bytes;
+    }
+
+    /// Goes on to a position; `None` when it lies beyond the end.
+    fn skip_to(&mut self, position: usize) -> Option<()> {
+        while self.position < position {
+            let bytes = self.chunk().len().min(position - self.position);
+            if bytes == 0 {
+                return None;
+            }
+            self.advance(bytes);
+        }
+        Some(())
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..70).step_by(7) {
+            let byte = *self.chunk().first()?;
+            self.advance(1);
+            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or_default();
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let chunk = self.chunk();
+        let bytes = chunk.len().min(buffer.len());
+        buffer[..bytes].copy_from_slice(&chunk[..bytes]);
+        self.advance(bytes);
+        Ok(bytes)
+    }
+}
+
+#[derive(Default)]
+struct Shapes {
+    /// For each message, its fields that are messages: number and shape.
+    messages: Vec<Vec<(u64, usize)>>,
+    /// The shapes of requests by the path of their method.
+    requests: HashMap<String, usize>,
+}
+
+impl Shapes {
+    fn new(set: FileDescriptorSet) -> Self {
+        let mut found = Vec::new();
+        for file in &set.file {
+            for message in &file.message_type {
+                collect(&format!(".{}", file.package()), message, &mut found);
+            }
+        }
+        let index: HashMap<String, usize> = found.iter().enumerate().map(|(index, (name, _))| (name.clone(), index)).collect();
+        let nested = |message: &DescriptorProto| {
+            let messages = message.field.iter().filter(|field| field.r#type() == Type::Message);
+            let found = messages.filter_map(|field| Some((u64::try_from(field.number()).ok()?, *index.get(field.type_name())?)));
+            found.collect()
+        };
+        let messages = found.iter().map(|(_, message)| nested(message)).collect();
+        let mut requests = HashMap::new();
+        for file in &set.file {
+            for service in &file.service {
+                for method in &service.method {
+                    if let Some(shape) = index.get(method.input_type()) {
+                        requests.insert(format!("/{}.{}/{}", file.package(), service.name(), method.name()), *shape);
+                    }
+                }
+            }
+        }
+        Self { messages, requests }
+    }
+
+    /// Counts the fields of the message up to `end`; `None` when it is malformed.
+    fn walk(&self, shape: usize, data: &mut Pieces<'_>, end: usize, depth: u32, fields: &mut usize) -> Option<()> {
+        while data.position < end {
+            *fields += 1;
+            let tag = data.varint()?;
+            let skipped = match tag & 7 {
+                0 => {
+                    data.varint()?;
+                    0
+                }
+                1 => 8,
+                2 => {
+                    let length = usize::try_from(data.varint()?).ok()?;
+                    let nested_end = data.position.checked_add(length).filter(|nested_end| *nested_end <= end)?;
+                    let nested = self.messages[shape].iter().find(|(number, _)| *number == tag >> 3);
+                    if let Some((_, nested)) = nested.filter(|_| depth < MAX_DEPTH) {
+                        self.walk(*nested, data, nested_end, depth + 1, fields)?;
+                    }
+                    nested_end - data.position
+                }
+                5 => 4,
+                _ => return None,
+            };
+            data.skip_to(data.position.checked_add(skipped)?)?;
+        }
+        Some(())
+    }
+}
+
+/// A message and the messages declared in it, by their full names.
+fn collect<'d>(scope: &str, message: &'d DescriptorProto, found: &mut Vec<(String, &'d DescriptorProto)>) {
+    let name = format!("{scope}.{}", message.name());
+    for nested in &message.nested_type {
+        collect(&name, nested, found);
+    }
+    found.push((name, message));
+}
+
+#[cfg(test)]
+mod tests {
+    use context_model::{Operation, StoreContextRequest};
+    use context_proto::v1 as pb;
+
+    use prost::Message as _;
+
+    use super::{Bytes, SHAPES};
+
+    const STORE: &str = "/context.v1.ContextService/StoreContext";
+
+    /// The count of a message in one piece, which is that of the message in many.
+    fn count(path: &str, message: &[u8]) -> usize {
+        let whole = super::count(path, &[Bytes::copy_from_slice(message)]);
+        let pieces: Vec<Bytes> = message.chunks(3).map(Bytes::copy_from_slice).collect();
+        assert_eq!(super::count(path, &pieces), whole);
+        whole
+    }
+
+    fn store(text: &str, metadata: serde_json::Value) -> Vec<u8> {
+        let metadata = metadata.as_object().cloned();
+        let request =
+            StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: text.into(), metadata, ..Default::default() };
+        pb::StoreContextRequest::from(request).encode_to_vec()
+    }
+
+    #[test]
+    fn nested_values_are_counted_and_texts_are_not_looked_into() {
+        let numbers = count(STORE, &store("x", serde_json::json!({"numbers": vec![1; 1000]})));
+        assert!((1000..5000).contains(&numbers), "{numbers}");
+        assert!(count(STORE, &store(&"x".repeat(100_000), serde_json::json!({"text": "x".repeat(100_000)}))) < 20);
+    }
+
+    #[test]
+    fn every_method_of_the_contract_has_a_shape() {
+        for operation in Operation::ALL {
+            let path = format!("/{}/{}", operation.service(), operation.method());
+            assert!(SHAPES.requests.contains_key(&path), "{path}");
+        }
+    }
+
+    #[test]
+    fn malformed_bytes_count_as_far_as_they_can_be_read() {
+        assert_eq!(count(STORE, &[0x0a, 5, b'a']), 1);
+        assert_eq!(count(STORE, &[0xff; 20]), 1);
+        assert_eq!(count("/grpc.health.v1.Health/Check", &[8, 1]), 0);
+    }
+}

@@ -1,0 +1,247 @@
+//! Checksums for rows from before there were any, and of versions that a service from before checksums wrote.
+//!
+//! Every statement names one owner, so that one server has its rows. Rows are locked only where that needs no waiting:
+//! services that seal at once share the work, and no write waits for another row's lock while it is waited for.
+
+use async_trait::async_trait;
+use context_store::seal::{self, Checked, EntrySeal, StoredContent};
+use context_store::{Place, Result, SealStore, SealedPage, StoreError};
+use diesel::QueryableByName;
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel_async::SimpleAsyncConnection as _;
+
+use crate::columns::LossyText;
+use crate::connection::AsyncPgConnection;
+use crate::failure::Failure;
+use crate::sql::{self, Bind, Fragment};
+use crate::store::PostgresStore;
+
+/// Rows passed over in one step, and rows sealed in one, at most; images are larger.
+const STEP_ROWS: i64 = 2_000;
+const SEALED_ROWS: i64 = 16;
+const SEALED_IMAGES: i64 = 4;
+
+/// The tables with checksums, in the order they are sealed, each with what orders its rows and what a row's checksums are of.
+const TABLES: [Table; 3] = [
+    Table {
+        name: "entries",
+        key: ("id::text", "0::bigint", "id"),
+        content: "'' AS title, version, metadata::text AS metadata, text, ''::bytea AS data",
+        unsealed: "(seal IS NULL OR substring(seal FROM 1 FOR 8) < int8send(version))",
+        at_once: SEALED_ROWS,
+    },
+    Table {
+        name: "images",
+        key: ("id::text", "position", "id, position"),
+        content: "mime_type AS title, 0::bigint AS version, metadata::text AS metadata, '' AS text, data",
+        unsealed: "seal IS NULL",
+        at_once: SEALED_IMAGES,
+    },
+    Table {
+        name: "artifact_versions",
+        key: ("artifact_id", "version", "artifact_id, version"),
+        content: "title, version, metadata::text AS metadata, content AS text, ''::bytea AS data",
+        unsealed: "seal IS NULL",
+        at_once: SEALED_ROWS,
+    },
+];
+
+struct Table {
+    name: &'static str,
+    /// The id as text, the number behind it, and the columns that order the rows.
+    key: (&'static str, &'static str, &'static str),
+    content: &'static str,
+    unsealed: &'static str,
+    at_once: i64,
+}
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = Text)]
+    id: String,
+    #[diesel(sql_type = BigInt)]
+    number: i64,
+    #[diesel(sql_type = Text)]
+    title: String,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
+    #[diesel(sql_type = Text)]
+    text: LossyText,
+    #[diesel(sql_type = Binary)]
+    data: Vec<u8>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    seal: Option<Vec<u8>>,
+}
+
+impl Row {
+    /// `None` when it has checksums that say that it is damaged.
+    fn seal(&self, table: &Table) -> Option<Vec<u8>> {
+        let Self { id, number, title, version, metadata, text: LossyText(text), data, seal } = self;
+        let json = metadata.as_deref().unwrap_or_default();
+        match table.name {
+            "entries" => {
+                let id = id.parse().ok()?;
+                let stored = StoredContent { id, version: *version, seal: seal.as_deref(), text, metadata: json };
+                let unsealed = seal::check_entry(&stored, true) == Checked::Unsealed;
+                unsealed.then(|| EntrySeal::of(*version, text, json).to_bytes(id).to_vec())
+            }
+            "images" => Some(seal::image(id.parse().ok()?, *number, title, metadata.as_deref(), data).to_vec()),
+            _ => Some(seal::artifact_version(id, *version, title, json, text).to_vec()),
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct Key {
+    #[diesel(sql_type = Text)]
+    id: String,
+    #[diesel(sql_type = BigInt)]
+    number: i64,
+}
+
+#[derive(QueryableByName)]
+struct Owner {
+    #[diesel(sql_type = Text)]
+    owner_id: String,
+}
+
+/// Where sealing has come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct At {
+    table: usize,
+    owner: String,
+    /// The last key that was seen of the owner's rows.
+    after: Option<(String, i64)>,
+}
+
+impl At {
+    /// The owner comes last, because it may have spaces in it.
+    fn to_place(&self) -> Place {
+        let (id, number) = self.after.clone().unwrap_or_else(|| ("-".to_owned(), 0));
+        Place::new(format!("{} {id} {number} {}", self.table, self.owner))
+    }
+
+    fn parse(place: &Place) -> Option<Self> {
+        let mut parts = place.as_str().splitn(4, ' ');
+        let (table, id, number, owner) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
+        Some(Self { table, owner: owner.to_owned(), after: (id != "-").then(|| (id.to_owned(), number)) })
+    }
+}
+
+/// Rows of an owner after a key.
+fn of_owner<'v>(table: &Table, owner: &'v str, after: Option<&'v (String, i64)>) -> Result<Fragment<'v>, Failure> {
+    let mut rows = Fragment::new(format!(" FROM context.{} WHERE owner_id = ", table.name));
+    rows.bind(Bind::text(owner));
+    if let Some((id, number)) = after {
+        rows.push(&format!(" AND ({}) > (", table.key.2));
+        if table.name == "artifact_versions" {
+            rows.bind(Bind::text(id.as_str()));
+        } else {
+            rows.bind(Bind::Int(id.parse().map_err(|_| StoreError::Internal("a place of sealing cannot be read".into()))?));
+        }
+        if table.name != "entries" {
+            rows.push(", ").bind(Bind::Int(*number));
+        }
+        rows.push(")");
+    }
+    Ok(rows)
+}
+
+async fn step(conn: &mut AsyncPgConnection, table: &Table, at: &At) -> Result<(u64, Option<(String, i64)>), Failure> {
+    let (id, number, order) = table.key;
+    let owner = at.owner.as_str();
+    // The end of the step, so that a table whose rows are sealed is not read to its end at once.
+    let mut last = Fragment::new(format!("SELECT {id} AS id, {number} AS number"));
+    last.append(of_owner(table, owner, at.after.as_ref())?).push(&format!(" ORDER BY {order} LIMIT 1 OFFSET {}", STEP_ROWS - 1));
+    let last: Option<Key> = sql::query(conn, last).await?.pop();
+    let mut select = Fragment::new(format!("SELECT {id} AS id, {number} AS number, {}, seal", table.content));
+    select.append(of_owner(table, owner, at.after.as_ref())?).push(&format!(" AND {}", table.unsealed));
+    let end = last.map(|Key { id, number }| (id, number));
+    if let Some((id, number)) = &end {
+        select.push(&format!(" AND ({order}) <= ("));
+        if table.name == "artifact_versions" {
+            select.bind(Bind::text(id.as_str()));
+        } else {
+            select.bind(Bind::Int(id.parse().unwrap_or(i64::MAX)));
+        }
+        if table.name != "entries" {
+            select.push(", ").bind(Bind::Int(*number));
+        }
+        select.push(")");
+    }
+    select.push(&format!(" ORDER BY {order} LIMIT {} FOR UPDATE SKIP LOCKED", table.at_once));
+    let rows: Vec<Row> = sql::query(conn, select).await?;
+    let seals: Vec<(&Row, Vec<u8>)> = rows.iter().filter_map(|row| Some((row, row.seal(table)?))).collect();
+    let given = || Bind::ByteStrings(seals.iter().map(|(_, seal)| &seal[..]).collect());
+    let ids = || Bind::ints(seals.iter().map(|(row, _)| row.id.parse().unwrap_or(i64::MIN)));
+    let numbers = || Bind::ints(seals.iter().map(|(row, _)| row.number));
+    let update = match table.name {
+        "entries" => Fragment::prepared(
+            "UPDATE context.entries AS t SET seal = n.seal FROM unnest(?, ?) AS n(id, seal) WHERE t.owner_id = ? AND t.id = n.id",
+            vec![ids(), given(), Bind::text(owner)],
+        ),
+        "images" => Fragment::prepared(
+            "UPDATE context.images AS t SET seal = n.seal FROM unnest(?, ?, ?) AS n(id, position, seal) \
+             WHERE t.owner_id = ? AND t.id = n.id AND t.position = n.position",
+            vec![ids(), numbers(), given(), Bind::text(owner)],
+        ),
+        _ => Fragment::prepared(
+            "UPDATE context.artifact_versions AS t SET seal = n.seal FROM unnest(?, ?, ?) AS n(id, version, seal) \
+             WHERE t.owner_id = ? AND t.artifact_id = n.id AND t.version = n.version",
+            vec![Bind::Texts(seals.iter().map(|(row, _)| row.id.as_str().into()).collect()), numbers(), given(), Bind::text(owner)],
+        ),
+    };
+    let sealed = if seals.is_empty() { 0 } else { sql::execute(conn, update).await? };
+    let full = i64::try_from(rows.len()) == Ok(table.at_once);
+    let after = rows.last().filter(|_| full).map(|row| (row.id.clone(), row.number)).or(end);
+    Ok((sealed as u64, after))
+}
+
+/// The owner after this one.
+async fn owner_after(conn: &mut AsyncPgConnection, owner: &str) -> Result<Option<String>, Failure> {
+    let next = "SELECT owner_id FROM context.owners WHERE owner_id > ? ORDER BY owner_id LIMIT 1";
+    let found: Vec<Owner> = sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner)])).await?;
+    Ok(found.into_iter().next().map(|owner| owner.owner_id))
+}
+
+#[async_trait]
+impl SealStore for PostgresStore {
+    async fn seal(&self, after: Option<&Place>) -> Result<SealedPage> {
+        self.inner.soundness.check()?;
+        let mut lease = self.inner.pool.get(None).await?;
+        let at = match after.and_then(At::parse) {
+            Some(at) => Some(at),
+            None => owner_after(lease.conn(), "").await?.map(|owner| At { table: 0, owner, after: None }),
+        };
+        let Some(at) = at else {
+            lease.give_back();
+            return Ok(SealedPage { sealed: 0, next: None });
+        };
+        let table = &TABLES[at.table.min(TABLES.len() - 1)];
+        lease.conn().batch_execute("BEGIN").await.map_err(Failure::Database)?;
+        let (sealed, after) = step(lease.conn(), table, &at).await?;
+        lease.conn().batch_execute("COMMIT").await.map_err(Failure::Database)?;
+        let next = match after {
+            Some(after) => Some(At { after: Some(after), ..at }),
+            None if at.table + 1 < TABLES.len() => Some(At { table: at.table + 1, after: None, ..at }),
+            None => owner_after(lease.conn(), &at.owner).await?.map(|owner| At { table: 0, owner, after: None }),
+        };
+        lease.give_back();
+        Ok(SealedPage { sealed, next: next.map(|at| at.to_place()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_reads_back_whatever_the_owner_is_called() {
+        for after in [None, Some(("17".to_owned(), 3))] {
+            let at = At { table: 1, owner: "an owner - 4 2".to_owned(), after };
+            assert_eq!(At::parse(&at.to_place()), Some(at));
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Whether anyone still waits for the read that runs on this thread.
+//!
+//! SQLite asks every few thousand steps of a statement (<https://sqlite.org/c3ref/progress_handler.html>), and so does what
+//! loops outside of it. The answer belongs to the read and not to its connection, so that a read that was stopped cannot
+//! stop the next one.
+#![expect(unsafe_code, reason = "SQLite takes a progress handler as a C function only")]
+
+use std::cell::RefCell;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use diesel::QueryResult;
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
+use libsqlite3_sys as ffi;
+
+/// Steps of SQLite's virtual machine between two questions: some 50 to 100 µs, or a few dozen parsed texts.
+const STEPS: c_int = 2000;
+
+/// What SQLite says of a statement that was interrupted.
+pub(crate) const INTERRUPTED: &str = "interrupted";
+
+thread_local! {
+    static WAITER: RefCell<Option<Waiter>> = const { RefCell::new(None) };
+}
+
+/// The end of a read at which its caller waits. When it is dropped no one waits any more.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(Arc<AtomicBool>);
+
+impl Waiting {
+    /// The end at which the read is made, which is to be done at the deadline.
+    pub fn waiter(&self, deadline: Option<Instant>) -> Waiter {
+        Waiter { gone: Arc::clone(&self.0), deadline }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Who waits for a read.
+#[derive(Debug, Clone)]
+pub(crate) struct Waiter {
+    gone: Arc<AtomicBool>,
+    deadline: Option<Instant>,
+}
+
+impl Waiter {
+    /// Whether no one takes the answer any more.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Whether the answer comes in time.
+    pub fn waits(&self) -> bool {
+        !self.is_gone() && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
+    }
+
+    /// Runs `work`, which ends early when this one does not wait any more.
+    pub fn run<T>(self, work: impl FnOnce() -> T) -> T {
+        struct Ended;
+        impl Drop for Ended {
+            fn drop(&mut self) {
+                WAITER.set(None);
+            }
+        }
+        WAITER.set(Some(self));
+        let _ended = Ended;
+        work()
+    }
+}
+
+fn is_given_up() -> bool {
+    WAITER.with_borrow(|waiter| waiter.as_ref().is_some_and(|waiter| !waiter.waits()))
+}
+
+/// To be called now and then by what loops outside of SQLite.
+///
+/// # Errors
+/// The one that SQLite gives for an interrupted statement, when no one waits any more.
+pub(crate) fn check() -> QueryResult<()> {
+    if is_given_up() {
+        return Err(DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(INTERRUPTED.to_owned())));
+    }
+    Ok(())
+}
+
+/// As [`check`], for C: a result code.
+pub(crate) fn code() -> c_int {
+    if is_given_up() { ffi::SQLITE_INTERRUPT } else { ffi::SQLITE_OK }
+}
+
+/// Lets SQLite ask while it runs statements on this connection.
+///
+/// # Safety
+/// `db` is an open connection.
+pub(crate) unsafe fn register(db: *mut ffi::sqlite3) {
+    // SAFETY: the caller's; the handler takes no argument and does not use the connection.
+    unsafe { ffi::sqlite3_progress_handler(db, STEPS, Some(progress), ptr::null_mut()) };
+}
+
+unsafe extern "C" fn progress(_: *mut c_void) -> c_int {
+    c_int::from(is_given_up())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use diesel::prelude::*;
+    use diesel::sql_types::BigInt;
+    use diesel::sqlite::SqliteConnection;
+
+    use super::*;
+    use crate::tokenizer;
+
+    fn count_to(conn: &mut SqliteConnection, last: i64) -> QueryResult<i64> {
+        let sql = format!("(WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT count(*) FROM n)");
+        diesel::select(diesel::dsl::sql::<BigInt>(&sql)).get_result(conn)
+    }
+
+    fn connection() -> SqliteConnection {
+        tokenizer::register();
+        SqliteConnection::establish(":memory:").unwrap()
+    }
+
+    #[test]
+    fn a_statement_ends_when_its_caller_leaves_and_the_next_one_on_the_connection_does_not() {
+        let mut conn = connection();
+        let waiting = Waiting::default();
+        let waiter = waiting.waiter(None);
+        let leaving = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(waiting);
+        });
+        // Hours of counting.
+        let error = waiter.run(|| count_to(&mut conn, i64::MAX)).unwrap_err();
+        assert_eq!(error.to_string(), INTERRUPTED);
+        leaving.join().unwrap();
+        assert_eq!(count_to(&mut conn, 100_000), Ok(100_000), "outside of a read nothing is given up");
+        let next = Waiting::default();
+        assert_eq!(next.waiter(None).run(|| count_to(&mut conn, 100_000)), Ok(100_000));
+    }
+
+    #[test]
+    fn a_statement_and_a_loop_end_at_their_deadline() {
+        let mut conn = connection();
+        let waiting = Waiting::default();
+        let waiter = waiting.waiter(Some(Instant::now() + Duration::from_millis(20)));
+        assert!(waiter.clone().run(|| count_to(&mut conn, i64::MAX)).is_err());
+        assert!(waiter.run(check).is_err());
+        assert!(check().is_ok());
+    }
+}

@@ -1,0 +1,161 @@
+//! Checksums for rows from before there were any.
+
+use async_trait::async_trait;
+use context_store::seal::{self, EntrySeal};
+use context_store::{Place, Result, SealStore, SealedPage};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+
+use crate::failure::store_error;
+use crate::owners::id_of_row;
+use crate::schema::meta;
+use crate::sql::{self, Bind, Fragment};
+use crate::statement::{self, Value};
+use crate::store::SqliteStore;
+
+/// The key, among the database's own settings, of the note that every row has checksums. Nothing writes a row without them
+/// after that: no older program opens this schema, and a migration takes the note away.
+pub(crate) const SEALED: &str = "sealed";
+
+/// Rows passed over in one step, and bytes of content sealed in one, at most (one larger row is sealed alone).
+const STEP_ROWS: i64 = 500;
+const STEP_BYTES: usize = 1024 * 1024;
+
+/// The tables with checksums, in the order they are sealed.
+const TABLES: [&str; 3] = ["entries", "images", "artifact_versions"];
+
+/// A row's key as the updates name it, and its checksums.
+type Sealed = ([i64; 3], Vec<u8>);
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    k0: i64,
+    #[diesel(sql_type = BigInt)]
+    k1: i64,
+    #[diesel(sql_type = BigInt)]
+    k2: i64,
+    #[diesel(sql_type = BigInt)]
+    unsealed: i64,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
+    #[diesel(sql_type = Text)]
+    id: String,
+    #[diesel(sql_type = Text)]
+    title: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    metadata: Option<String>,
+    #[diesel(sql_type = Text)]
+    text: String,
+    #[diesel(sql_type = Binary)]
+    data: Vec<u8>,
+}
+
+impl Row {
+    const fn key(&self) -> [i64; 3] {
+        [self.k0, self.k1, self.k2]
+    }
+
+    fn seal(&self, table: &str) -> Vec<u8> {
+        let Self { k1, k2, version, id, title, metadata, text, data, .. } = self;
+        let json = metadata.as_deref();
+        match table {
+            "entries" => EntrySeal::of(*version, text, json.unwrap_or_default()).to_bytes(id_of_row(*k1)).to_vec(),
+            "images" => seal::image(id_of_row(*k1), *k2, title, json, data).to_vec(),
+            _ => seal::artifact_version(id, *version, title, json.unwrap_or_default(), text).to_vec(),
+        }
+    }
+}
+
+/// Rows of a table after this key, the content of those that are sealed left out. `k1` is an entry's row id.
+fn rows(table: &str, [k0, k1, k2]: [i64; 3]) -> Fragment {
+    let (columns, from) = match table {
+        "entries" => (
+            "0 AS k0, row_id AS k1, 0 AS k2, seal IS NULL AS unsealed, version, '' AS id, '' AS title, \
+             iif(seal IS NULL, metadata, '') AS metadata, iif(seal IS NULL, text, '') AS text, X'' AS data",
+            "entries NOT INDEXED WHERE row_id > ",
+        ),
+        "images" => (
+            "owner AS k0, row_id AS k1, position AS k2, seal IS NULL AS unsealed, 0 AS version, '' AS id, mime_type AS title, \
+             metadata, '' AS text, iif(seal IS NULL, data, X'') AS data",
+            "images WHERE (owner, row_id, position) > (",
+        ),
+        _ => (
+            "0 AS k0, rowid AS k1, 0 AS k2, seal IS NULL AS unsealed, version, artifact_id AS id, title, \
+             iif(seal IS NULL, metadata, '') AS metadata, iif(seal IS NULL, content, '') AS text, X'' AS data",
+            "artifact_versions NOT INDEXED WHERE rowid > ",
+        ),
+    };
+    let mut select = Fragment::new(format!("SELECT {columns} FROM {from}"));
+    if table == "images" {
+        select.bind(Bind::Int(k0)).push(", ").bind(Bind::Int(k1)).push(", ").bind(Bind::Int(k2)).push(")");
+    } else {
+        select.bind(Bind::Int(k1));
+    }
+    select.push(" ORDER BY k0, k1, k2 LIMIT ").bind(Bind::Int(STEP_ROWS));
+    select
+}
+
+/// The checksums of the next rows that have none, and the key of the last row that was seen; `None` at the end of the table.
+fn next(conn: &mut SqliteConnection, table: &'static str, after: [i64; 3]) -> Result<(Vec<Sealed>, Option<[i64; 3]>)> {
+    let (mut sealed, mut bytes, mut last) = (Vec::new(), 0, None);
+    for row in sql::each::<Row>(conn, &rows(table, after)).map_err(store_error)? {
+        let row = row.map_err(store_error)?;
+        last = Some(row.key());
+        if row.unsealed != 0 {
+            bytes += row.text.len() + row.data.len();
+            sealed.push((row.key(), row.seal(table)));
+        }
+        if bytes >= STEP_BYTES {
+            break;
+        }
+    }
+    Ok((sealed, last))
+}
+
+/// Writes checksums of rows that have none still; content without checksums has not changed since it was read.
+fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) -> QueryResult<u64> {
+    let mut changed = 0;
+    for ([k0, k1, k2], seal) in sealed {
+        let (seal, k0, k1, k2) = (Value::Blob(seal), Value::Int(*k0), Value::Int(*k1), Value::Int(*k2));
+        changed += match table {
+            "entries" => statement::execute(conn, "UPDATE entries SET seal = ? WHERE row_id = ? AND seal IS NULL", &[seal, k1])?,
+            "images" => {
+                let update = "UPDATE images SET seal = ? WHERE owner = ? AND row_id = ? AND position = ? AND seal IS NULL";
+                statement::execute(conn, update, &[seal, k0, k1, k2])?
+            }
+            _ => statement::execute(conn, "UPDATE artifact_versions SET seal = ? WHERE rowid = ? AND seal IS NULL", &[seal, k1])?,
+        };
+    }
+    Ok(changed as u64)
+}
+
+/// A table's place in [`TABLES`] and a key in it.
+fn parse(place: &Place) -> Option<(usize, [i64; 3])> {
+    let mut parts = place.as_str().split(' ').map(|part| part.parse::<i64>().ok());
+    let mut part = || parts.next().flatten();
+    Some((usize::try_from(part()?).ok()?, [part()?, part()?, part()?]))
+}
+
+#[async_trait]
+impl SealStore for SqliteStore {
+    async fn seal(&self, after: Option<&Place>) -> Result<SealedPage> {
+        let (at, key) = after.and_then(parse).unwrap_or((0, [0; 3]));
+        let Some(table) = TABLES.get(at).copied() else {
+            self.aside(|conn, _| {
+                diesel::replace_into(meta::table).values((meta::key.eq(SEALED), meta::value.eq("all"))).execute(conn)?;
+                Ok(())
+            })
+            .await?;
+            return Ok(SealedPage { sealed: 0, next: None });
+        };
+        let found = self.searches.read(None, move |conn| {
+            let all = meta::table.find(SEALED).select(meta::value).get_result::<String>(conn).optional().map_err(store_error)?;
+            if all.is_some() { Ok(None) } else { next(conn, table, key).map(Some) }
+        });
+        let Some((rows, last)) = found.await? else { return Ok(SealedPage { sealed: 0, next: None }) };
+        let sealed = if rows.is_empty() { 0 } else { self.aside(move |conn, _| Ok(write(conn, table, &rows)?)).await? };
+        let (at, [k0, k1, k2]) = last.map_or((at + 1, [0; 3]), |key| (at, key));
+        Ok(SealedPage { sealed, next: Some(Place::new(format!("{at} {k0} {k1} {k2}"))) })
+    }
+}

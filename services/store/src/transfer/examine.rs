@@ -1,0 +1,244 @@
+//! Reading every row that has checksums and comparing it with them.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+
+use super::place::{Source, TransferError};
+use super::row::{Cell, Row};
+use super::run::{Observer, Phase};
+use super::table::Table;
+use crate::OwnerId;
+use crate::seal::{self, Checked, StoredContent, StoredVersionContent};
+
+/// The tables whose rows have checksums.
+const CHECKED: [&str; 3] = ["entries", "images", "artifact_versions"];
+
+/// A source whose rows can be read one by one, where reading many of them fails.
+#[async_trait]
+pub trait Examined: Source {
+    /// What the database itself says of damage to its structure, a line each.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn structure(&mut self) -> Result<Vec<String>, TransferError>;
+
+    /// The keys of rows after this one, at most [`BATCH_ROWS`](super::BATCH_ROWS), from an index where there is one.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn keys(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Vec<Cell>>, TransferError>;
+
+    /// The row with this key.
+    ///
+    /// # Errors
+    /// [`TransferError`].
+    async fn row(&mut self, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, TransferError>;
+}
+
+/// Something that is not what was stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Whose it is; `None` for damage to the structure of the database.
+    pub owner: Option<OwnerId>,
+    /// Which row, or what of the structure.
+    pub what: String,
+    /// Which column of it; empty when the row cannot be read at all.
+    pub field: &'static str,
+}
+
+/// What an examination read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Examination {
+    /// Rows that were compared with their checksums.
+    pub checked: u64,
+    /// Rows that have none yet.
+    pub unsealed: u64,
+    /// What is damaged.
+    pub findings: u64,
+}
+
+/// Is told what an examination finds.
+pub trait Examiner: Observer {
+    /// Something is damaged.
+    fn found(&mut self, finding: &Finding);
+}
+
+/// Reads every row that has checksums, and what the database says of its own structure. Changes nothing, and needs no
+/// standstill: a row and its checksums are read at once.
+///
+/// # Errors
+/// [`TransferError`], when the owners cannot be read. What else cannot be read is a finding.
+pub async fn examine(source: &mut dyn Examined, examiner: &mut dyn Examiner) -> Result<Examination, TransferError> {
+    let mut examining = Examining { source, examiner, done: 0, total: 0, result: Examination::default() };
+    match examining.source.structure().await {
+        Ok(lines) => lines.into_iter().for_each(|what| examining.finding(None, what, "")),
+        Err(error) => examining.finding(None, error.to_string(), ""),
+    }
+    for name in CHECKED {
+        if let Some(table) = Table::named(name) {
+            examining.total += examining.source.count(table).await.unwrap_or(0);
+        }
+    }
+    let mut after: Option<OwnerId> = None;
+    loop {
+        let heads = examining.source.owners(after.as_ref()).await?;
+        let Some(last) = heads.last() else { return Ok(examining.result) };
+        after = Some(last.owner.clone());
+        for head in &heads {
+            examining.owner(&head.owner).await;
+        }
+    }
+}
+
+struct Examining<'e> {
+    source: &'e mut dyn Examined,
+    examiner: &'e mut dyn Examiner,
+    done: u64,
+    total: u64,
+    result: Examination,
+}
+
+impl Examining<'_> {
+    fn finding(&mut self, owner: Option<&OwnerId>, what: String, field: &'static str) {
+        self.result.findings += 1;
+        self.examiner.found(&Finding { owner: owner.cloned(), what, field });
+    }
+
+    async fn owner(&mut self, owner: &OwnerId) {
+        // Entries with images, and how many of those were not seen yet.
+        let mut images = HashMap::new();
+        for name in CHECKED {
+            let Some(table) = Table::named(name) else { continue };
+            self.table(owner, table, &mut images).await;
+            if name == "images" {
+                self.count_images(owner, table, &images).await;
+            }
+        }
+    }
+
+    async fn table(&mut self, owner: &OwnerId, table: &'static Table, images: &mut HashMap<i64, i64>) {
+        let mut after = Vec::new();
+        loop {
+            match self.source.read(owner, table, &after).await {
+                Ok(rows) => {
+                    let Some(last) = rows.last() else { return };
+                    after = last.key(table);
+                    rows.iter().for_each(|row| self.row(owner, table, row, images));
+                }
+                // One of them cannot be read. The others can, alone.
+                Err(error) => match self.one_by_one(owner, table, &after, images).await {
+                    Ok(Some(last)) => after = last,
+                    Ok(None) => return,
+                    Err(_) => return self.finding(Some(owner), format!("{} after {after:?} cannot be read: {error}", table.name), ""),
+                },
+            }
+            self.examiner.progress(Phase::Examine, table.name, self.done, self.total);
+        }
+    }
+
+    /// The last key, when there may be more.
+    async fn one_by_one(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+        images: &mut HashMap<i64, i64>,
+    ) -> Result<Option<Vec<Cell>>, TransferError> {
+        let keys = self.source.keys(owner, table, after).await?;
+        for key in &keys {
+            match self.source.row(owner, table, key).await {
+                Ok(Some(row)) => self.row(owner, table, &row, images),
+                // It was deleted meanwhile, or an index names what is not there, which is damage to the structure.
+                Ok(None) => {}
+                Err(error) => {
+                    self.done += 1;
+                    let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+                    self.finding(Some(owner), format!("{} cannot be read ({cause})", named(table, key)), "");
+                }
+            }
+        }
+        Ok(keys.last().cloned())
+    }
+
+    fn row(&mut self, owner: &OwnerId, table: &'static Table, row: &Row, images: &mut HashMap<i64, i64>) {
+        self.done += 1;
+        let seal = row.cell(table, "seal").and_then(|cell| if let Cell::Bytes(seal) = cell { Some(&seal[..]) } else { None });
+        if seal.is_none() {
+            self.result.unsealed += 1;
+        }
+        self.result.checked += u64::from(seal.is_some());
+        let (id, metadata) = (row.int(table, "id"), row.text(table, "metadata"));
+        let damaged = match table.name {
+            "entries" => {
+                if row.int(table, "image_count") > 0 {
+                    images.insert(id, row.int(table, "image_count"));
+                }
+                let stored = StoredContent { id, version: row.int(table, "version"), seal, text: row.text(table, "text"), metadata };
+                match seal::check_entry(&stored, true) {
+                    Checked::Damaged(part) => Some(part.as_str()),
+                    Checked::Sound => None,
+                    Checked::Unsealed => {
+                        // Those of an earlier version say nothing.
+                        self.result.checked -= u64::from(seal.is_some());
+                        self.result.unsealed += u64::from(seal.is_some());
+                        None
+                    }
+                }
+            }
+            "images" => {
+                if let Some(left) = images.get_mut(&id) {
+                    *left -= 1;
+                }
+                let metadata =
+                    row.cell(table, "metadata").and_then(|cell| if let Cell::Text(json) = cell { Some(json.as_str()) } else { None });
+                let (position, mime_type, data) = (row.int(table, "position"), row.text(table, "mime_type"), row.bytes(table, "data"));
+                (!seal::agrees(seal, || seal::image(id, position, mime_type, metadata, data))).then_some("image")
+            }
+            _ => {
+                let (id, version, title) = (row.text(table, "artifact_id"), row.int(table, "version"), row.text(table, "title"));
+                let whole =
+                    StoredVersionContent { id, version, title, metadata: Some(metadata), content: Some(row.text(table, "content")) };
+                let without = |content, metadata| StoredVersionContent { content, metadata, ..whole };
+                match () {
+                    () if seal::artifact_is_sound(&whole, seal) => None,
+                    () if seal::artifact_is_sound(&without(None, whole.metadata), seal) => Some("content"),
+                    () if seal::artifact_is_sound(&without(whole.content, None), seal) => Some("metadata"),
+                    () => Some("title or checksum"),
+                }
+            }
+        };
+        if let Some(field) = damaged {
+            self.finding(Some(owner), named(table, &row.key(table)), field);
+        }
+    }
+
+    /// Names entries that have not as many images as they say. What was written meanwhile is read again.
+    async fn count_images(&mut self, owner: &OwnerId, table: &'static Table, left: &HashMap<i64, i64>) {
+        let Some(entries) = Table::named("entries") else { return };
+        let mut ids: Vec<i64> = left.iter().filter(|(_, left)| **left != 0).map(|(id, _)| *id).collect();
+        ids.sort_unstable();
+        for id in ids {
+            let Ok(Some(entry)) = self.source.row(owner, entries, &[Cell::Int(id)]).await else { continue };
+            let Ok(keys) = self.source.keys(owner, table, &[Cell::Int(id), Cell::Int(-1)]).await else { continue };
+            let found = keys.iter().filter(|key| key.first() == Some(&Cell::Int(id))).count();
+            if i64::try_from(found) != Ok(entry.int(entries, "image_count")) {
+                self.finding(Some(owner), format!("context {id}"), "images");
+            }
+        }
+    }
+}
+
+/// A row as an operator knows it.
+fn named(table: &Table, key: &[Cell]) -> String {
+    let part = |at: usize| match key.get(at) {
+        Some(Cell::Int(number)) => number.to_string(),
+        Some(Cell::Text(text)) => text.clone(),
+        Some(Cell::Null | Cell::List(_) | Cell::Bytes(_)) | None => String::new(),
+    };
+    match table.name {
+        "entries" => format!("context {}", part(0)),
+        "images" => format!("context {}, image {}", part(0), part(1)),
+        _ => format!("artifact {}, version {}", part(0), part(1)),
+    }
+}

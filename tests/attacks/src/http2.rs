@@ -1,0 +1,174 @@
+//! HTTP/2 as an attacker speaks it: streams that send what they like, when they like, and read nothing.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use http::{HeaderMap, Request, Response};
+use tokio::net::TcpStream;
+
+/// A connection with prior knowledge. Pings are answered; nothing else is done by itself.
+#[derive(Clone)]
+pub struct Connection {
+    address: SocketAddr,
+    send: SendRequest<Bytes>,
+}
+
+/// A stream whose request was sent.
+pub struct Stream {
+    body: h2::SendStream<Bytes>,
+    response: Option<ResponseFuture>,
+    head: Option<Response<h2::RecvStream>>,
+}
+
+impl Connection {
+    /// Connects.
+    ///
+    /// # Panics
+    /// When the service does not accept.
+    pub async fn open(address: SocketAddr) -> Self {
+        Self::try_open(address).await.expect("a connection")
+    }
+
+    /// Connects, unless the service refuses.
+    ///
+    /// # Errors
+    /// What the connection fails with.
+    pub async fn try_open(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        let handshake = h2::client::Builder::new().initial_window_size(16 * 1024).handshake(stream);
+        let (send, connection) = handshake.await.map_err(std::io::Error::other)?;
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(Self { address, send })
+    }
+
+    /// Whether requests can still be made on it.
+    pub async fn is_open(&self) -> bool {
+        self.send.clone().ready().await.is_ok()
+    }
+
+    /// The head of a gRPC request.
+    pub async fn grpc(&self, path: &str, key: Option<&str>) -> Stream {
+        self.request(self.grpc_request(path, key), false).await
+    }
+
+    /// The same with a body that may be compressed.
+    pub async fn compressed_grpc(&self, path: &str, key: Option<&str>) -> Stream {
+        let mut request = self.grpc_request(path, key);
+        request.headers_mut().insert("grpc-encoding", http::HeaderValue::from_static("gzip"));
+        self.request(request, false).await
+    }
+
+    /// A GET.
+    pub async fn get(&self, path: &str, key: &str) -> Stream {
+        let request = Request::get(format!("http://{}{path}", self.address)).header("authorization", format!("Bearer {key}"));
+        self.request(request.body(()).expect("a request"), true).await
+    }
+
+    fn grpc_request(&self, path: &str, key: Option<&str>) -> Request<()> {
+        let mut request =
+            Request::post(format!("http://{}{path}", self.address)).header("content-type", "application/grpc").header("te", "trailers");
+        if let Some(key) = key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        request.body(()).expect("a request")
+    }
+
+    /// Any request.
+    ///
+    /// # Panics
+    /// When the connection is gone.
+    pub async fn request(&self, request: Request<()>, end: bool) -> Stream {
+        self.try_request(request, end).await.expect("the connection takes requests")
+    }
+
+    /// A gRPC request, unless the connection is gone.
+    ///
+    /// # Errors
+    /// What the connection ended with.
+    pub async fn try_grpc(&self, path: &str, key: Option<&str>) -> Result<Stream, h2::Error> {
+        self.try_request(self.grpc_request(path, key), false).await
+    }
+
+    async fn try_request(&self, request: Request<()>, end: bool) -> Result<Stream, h2::Error> {
+        let mut send = self.send.clone().ready().await?;
+        let (response, body) = send.send_request(request, end)?;
+        Ok(Stream { body, response: Some(response), head: None })
+    }
+}
+
+impl Stream {
+    /// Sends data. What the service does not take any more is dropped: it has answered.
+    pub async fn send(&mut self, data: Bytes, end: bool) {
+        let _ = self.body.send_data(data, end);
+    }
+
+    /// The status of the reply; its body is not read.
+    ///
+    /// # Panics
+    /// When there is no reply.
+    pub async fn head(&mut self) -> u16 {
+        let head = self.response.take().expect("the head is read once").await.expect("a reply");
+        let status = head.status().as_u16();
+        self.head = Some(head);
+        status
+    }
+
+    /// The gRPC status of the reply, once it is there.
+    ///
+    /// # Panics
+    /// When there is no reply.
+    pub async fn grpc_status(mut self) -> (i32, String) {
+        if self.head.is_none() {
+            self.head().await;
+        }
+        let response = self.head.take().expect("a head");
+        let (parts, mut body) = response.into_parts();
+        if let Some(status) = status(&parts.headers) {
+            return status;
+        }
+        while let Some(data) = body.data().await {
+            let data = data.expect("data");
+            let _ = body.flow_control().release_capacity(data.len());
+        }
+        let trailers = body.trailers().await.expect("trailers").unwrap_or_default();
+        status(&trailers).expect("a gRPC status")
+    }
+}
+
+fn status(headers: &HeaderMap) -> Option<(i32, String)> {
+    let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
+    let message = headers.get("grpc-message").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    Some((code, message.to_owned()))
+}
+
+/// A gRPC message with its prefix.
+#[must_use]
+pub fn message(data: &[u8]) -> Bytes {
+    framed(0, data)
+}
+
+/// A compressed gRPC message with its prefix.
+#[must_use]
+pub fn compressed_message(data: &[u8]) -> Bytes {
+    framed(1, data)
+}
+
+fn framed(flag: u8, data: &[u8]) -> Bytes {
+    let length = u32::try_from(data.len()).expect("a short message").to_be_bytes();
+    [&[flag][..], &length, data].concat().into()
+}
+
+/// Compresses.
+///
+/// # Panics
+/// Never: memory takes all of it.
+#[must_use]
+pub fn gzip(data: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    encoder.write_all(data).expect("memory");
+    encoder.finish().expect("memory")
+}

@@ -1,0 +1,188 @@
+//! The MCP gateway under attack.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use context_attacks::Target;
+use context_attacks::gateway::{HttpGateway, anonymous_kib, highest};
+use context_faults::process::Home;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// What a process may hold beside what it counts.
+const SLACK_KIB: u64 = 64 * 1024;
+/// Images of one megabyte in one request still mean messages of 64 MiB, and the largest message always fits.
+const BUDGET_KIB: u64 = 64 * 1024 * 7 * 16 / 15 + 1;
+const SETTINGS: [(&str, &str); 2] = [("GATEWAY_REQUEST_MEMORY_MB", "64"), ("MAX_TOTAL_SIZE_MB", "1")];
+
+fn head(key: Option<&str>, framing: &str) -> String {
+    let authorization = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json\r\n{authorization}{framing}\r\n\r\n"
+    )
+}
+
+fn list_tools() -> String {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}).to_string()
+}
+
+/// Sends one request on a connection of its own, from `local`, and gives the status of the reply.
+async fn asks(gateway: SocketAddr, local: &str, key: Option<&str>, body: &str) -> std::io::Result<u16> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(local.parse().expect("an address"))?;
+    let mut stream = socket.connect(gateway).await?;
+    let request = head(key, &format!("connection: close\r\ncontent-length: {}", body.len())) + body;
+    stream.write_all(request.as_bytes()).await?;
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).await?;
+    let status = String::from_utf8_lossy(&reply).split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Bodies in chunks without an end, from callers whom nobody can name: the service is away.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chunked_bodies_of_unknown_callers_are_not_held() {
+    let home = SETTINGS.iter().fold(Home::new().with("AUTH", "keys"), |home, (name, value)| home.with(name, value));
+    let mut command = home.command("context-gateway");
+    // Nothing listens there.
+    command.env("CONTEXT_BACKEND", "http://127.0.0.1:1");
+    let gateway = HttpGateway::start(command, home.path().join("gateway.log")).await;
+    let idle = gateway.anonymous_kib();
+    let mut senders = Vec::new();
+    for number in 0..48 {
+        let address = gateway.address();
+        senders.push(tokio::spawn(async move {
+            let mut stream = TcpStream::connect(address).await?;
+            let key = (number % 2 == 0).then_some("sk_prod_garbage");
+            stream.write_all(head(key, "transfer-encoding: chunked").as_bytes()).await?;
+            let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 0x10_0000], b"\r\n"].concat();
+            for _ in 0..32 {
+                // The others are refused and closed.
+                stream.write_all(&chunk).await?;
+            }
+            // The end does not come.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            Ok::<_, std::io::Error>(())
+        }));
+    }
+    let most = highest(|| gateway.anonymous_kib(), || senders.iter().all(tokio::task::JoinHandle::is_finished)).await;
+    assert!(most <= idle + BUDGET_KIB / 16 + SLACK_KIB, "{} MiB", (most - idle) / 1024);
+    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some("sk_prod_garbage"), &list_tools()).await.unwrap(), 200);
+}
+
+/// Large replies that are asked for and not read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
+    const READERS: usize = 30;
+    let target = Target::start(&[("MAX_TOTAL_SIZE_MB", "40")]).await;
+    let data = "A".repeat(8 * 1024 * 1024);
+    let mut ids = Vec::new();
+    for text in ["a", "b", "c"] {
+        let entry = json!({"thread_id": "t", "source": "user", "text": text, "images": [{"data": data, "mime_type": "image/png"}]});
+        let reply: Value = target.post("/v1/contexts", &target.write_key, &entry).await.json().await.unwrap();
+        ids.push(reply["context_id"].as_i64().unwrap_or_else(|| panic!("{reply}")));
+    }
+    let mut command = target.home.command("context-gateway");
+    command.env("CONTEXT_BACKEND", format!("http://{}", target.address())).envs(SETTINGS);
+    let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
+    let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "get_context_by_ids", "arguments": {"context_ids": ids}}})
+    .to_string();
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_threads", "arguments": {}}}).to_string();
+    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list).await.unwrap(), 200);
+    let idle = gateway.anonymous_kib();
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let (address, request, answered) =
+            (gateway.address(), head(Some(&target.read_key), &format!("content-length: {}", get.len())) + &get, answered.clone());
+        readers.push(tokio::spawn(async move {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            // The beginning of the reply, and no more.
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).await.unwrap();
+            answered.fetch_add(1, Ordering::Relaxed);
+            stream
+        }));
+    }
+    let most = highest(|| gateway.anonymous_kib(), || answered.load(Ordering::Relaxed) == READERS).await;
+    eprintln!("held at most {} MiB of {} MiB", (most - idle) / 1024, BUDGET_KIB / 1024);
+    assert!(most <= idle + BUDGET_KIB + SLACK_KIB, "{} MiB", (most - idle) / 1024);
+    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list).await.unwrap(), 200);
+}
+
+/// As many connections as there may be, and none of them says a word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_sockets_lock_nobody_out() {
+    raise_open_files();
+    let home = Home::new();
+    let mut command = home.command("context-gateway");
+    command.env("CONTEXT_BACKEND", "http://127.0.0.1:1");
+    let gateway = HttpGateway::start(command, home.path().join("gateway.log")).await;
+    let mut silent = Vec::new();
+    for _ in 0..1100 {
+        silent.push(TcpStream::connect(gateway.address()).await.unwrap());
+    }
+    for local in ["127.0.0.1:0", "127.0.0.2:0"] {
+        let list = list_tools();
+        let asked = tokio::time::timeout(Duration::from_secs(20), asks(gateway.address(), local, None, &list));
+        assert_eq!(asked.await.expect("an answer in time").unwrap(), 200, "{local}");
+    }
+    drop(silent);
+}
+
+/// The test holds both ends of many connections.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    setrlimit(Resource::Nofile, files).expect("the limit of open files");
+}
+
+/// A client on stdio that asks and asks, and reads nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_on_stdio_that_reads_nothing_is_not_buffered_and_loses_nothing() {
+    const REQUESTS: usize = 4_000;
+    let home = Home::new();
+    let mut command = home.command("context-gateway");
+    let command = command.env("CONTEXT_BACKEND", "http://127.0.0.1:1").arg("stdio");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(output).lines();
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize",
+        "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    writeln!(input, "{hello}").unwrap();
+    lines.next().unwrap().unwrap();
+    writeln!(input, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).unwrap();
+    let idle = anonymous_kib(child.id());
+    let sent = Arc::new(AtomicUsize::new(0));
+    let writer = std::thread::spawn({
+        let sent = sent.clone();
+        move || {
+            for id in 1..=REQUESTS {
+                writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"})).unwrap();
+                sent.store(id, Ordering::Relaxed);
+            }
+        }
+    });
+    // Until it takes no more, and holds no more.
+    let mut last = ((0, 0), Instant::now());
+    let stopped = || {
+        let now = (sent.load(Ordering::Relaxed), anonymous_kib(child.id()) / 1024);
+        if now != last.0 {
+            last = (now, Instant::now());
+        }
+        last.1.elapsed() > Duration::from_secs(3)
+    };
+    let most = highest(|| anonymous_kib(child.id()), stopped).await;
+    assert!(most <= idle + SLACK_KIB, "{} MiB for {} requests", (most - idle) / 1024, sent.load(Ordering::Relaxed));
+    assert_eq!(lines.by_ref().take(REQUESTS).map(Result::unwrap).filter(|line| line.contains("\"tools\"")).count(), REQUESTS);
+    writer.join().unwrap();
+    assert!(child.wait().unwrap().success());
+}
