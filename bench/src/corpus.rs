@@ -3,12 +3,15 @@
 //! Words are drawn by Zipf's law from a made-up vocabulary, so that there are rare words and words that almost every
 //! entry has, as in real text. Entry `n` depends on `n` alone.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 /// Different words.
 pub const VOCABULARY: usize = 50_000;
 /// Entries in each thread of the loaded corpus.
 pub const THREAD_ENTRIES: u64 = 100;
+/// Bytes of an image, a screenshot's.
+pub const IMAGE_BYTES: usize = 256 * 1024;
 /// Different agents, projects and statuses in the metadata.
 pub const AGENTS: u64 = 20;
 const PROJECTS: u64 = 50;
@@ -18,7 +21,7 @@ const TAGS: u64 = 200;
 /// What the corpus is, for whoever reads the figures.
 pub const DESCRIPTION: &str = "entries of 400 to 800 characters (600 on average), words by Zipf's law (exponent 1) from a vocabulary of 50 000; \
      threads of 100 entries, ten written to in turn; metadata with status (5 values), agent_name (20), project (50), priority \
-     (1 to 10) and a nested review object; 1 to 3 of 200 tags; no images; no model loaded";
+     (1 to 10) and a nested review object; 1 to 3 of 200 tags; no images but where they are named (one of 256 KiB); no model loaded";
 
 /// An entry to store.
 #[derive(Debug, Clone)]
@@ -33,6 +36,8 @@ pub struct Entry {
     pub metadata: Map<String, Value>,
     /// The tags, sorted.
     pub tags: Vec<String>,
+    /// A PNG, as far as anybody looks.
+    pub image: Option<Bytes>,
 }
 
 /// The generator.
@@ -95,7 +100,15 @@ impl Corpus {
             text,
             metadata,
             tags,
+            image: None,
         }
+    }
+
+    /// Entry `n` with an image of [`IMAGE_BYTES`].
+    pub fn entry_with_image(&self, n: u64) -> Entry {
+        let mut random = Random::new(n ^ 0x696D_6167_6500);
+        let image: Vec<u8> = (0..IMAGE_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+        Entry { image: Some(image.into()), ..self.entry(n) }
     }
 }
 

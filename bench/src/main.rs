@@ -61,6 +61,9 @@ struct Cli {
     /// Rounds of each comparison
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
+    /// Entries in the database that is read, ascending
+    #[arg(long, value_delimiter = ',', value_name = "N", conflicts_with = "million", value_parser = clap::value_parser!(u64).range(100..))]
+    sizes: Option<Vec<u64>>,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
@@ -132,13 +135,38 @@ fn serve(floor: Floor) -> Result<()> {
 fn scale(cli: &Cli) -> Scale {
     let clients = vec![1, 8, 32];
     let mut scale = if cli.quick {
-        Scale { sizes: vec![300], store_base: 300, clients, stores: vec![8, 16, 64], gets: 10, searches: 4, rounds: 1, starts: 1 }
+        Scale {
+            sizes: vec![300],
+            store_base: 300,
+            clients,
+            stores: vec![8, 16, 64],
+            image_stores: 4,
+            gets: 10,
+            image_gets: 4,
+            searches: 4,
+            rounds: 1,
+            starts: 1,
+        }
     } else {
         let sizes = vec![1_000, 10_000, 100_000];
-        Scale { sizes, store_base: 10_000, clients, stores: vec![300, 1600, 4800], gets: 1000, searches: 60, rounds: 7, starts: 7 }
+        Scale {
+            sizes,
+            store_base: 10_000,
+            clients,
+            stores: vec![300, 1600, 4800],
+            image_stores: 60,
+            gets: 1000,
+            image_gets: 200,
+            searches: 60,
+            rounds: 7,
+            starts: 7,
+        }
     };
     if cli.million {
         scale.sizes.push(1_000_000);
+    }
+    if let Some(sizes) = &cli.sizes {
+        scale.sizes.clone_from(sizes);
     }
     scale.rounds = cli.rounds.map_or(scale.rounds, usize::from);
     scale
@@ -199,6 +227,13 @@ async fn read(cli: &Cli, bench: &Bench, report: &mut Report) -> Result<()> {
         if cli.only.contains(&Part::Get) {
             cases::get::run(bench, report, &service, &loaded).await?;
         }
+    }
+    if cli.only.contains(&Part::Get) {
+        let service = Service::start(&bench.dir.join("images.db"))?;
+        let mut loaded = Loaded { images: true, ..Loaded::default() };
+        loaded.up_to(bench.scale.image_gets as u64, bench, &service).await?;
+        cases::get::run(bench, report, &service, &loaded).await?;
+        service.stop()?;
     }
     report.fact("service, resident after the load", cases::start::mib(usage::Memory::of(service.id())));
     service.stop()?;

@@ -115,6 +115,8 @@ pub enum Bind<'a> {
     Text(&'a str),
     /// INTEGER.
     Int(i64),
+    /// BLOB.
+    Blob(&'a [u8]),
 }
 
 /// A prepared statement.
@@ -150,6 +152,10 @@ impl Statement {
             let code = unsafe {
                 match bind {
                     Bind::Int(value) => ffi::sqlite3_bind_int64(self.statement, at, *value),
+                    Bind::Blob(bytes) => {
+                        let length = c_int::try_from(bytes.len())?;
+                        ffi::sqlite3_bind_blob(self.statement, at, bytes.as_ptr().cast(), length, ffi::SQLITE_STATIC())
+                    }
                     Bind::Text(text) => {
                         let length = c_int::try_from(text.len())?;
                         ffi::sqlite3_bind_text(self.statement, at, text.as_ptr().cast(), length, ffi::SQLITE_STATIC())

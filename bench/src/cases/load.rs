@@ -15,6 +15,8 @@ const BATCH: u64 = 100;
 pub struct Loaded {
     /// The id of each entry of the corpus, from the first on.
     pub ids: Vec<i64>,
+    /// Whether each has an image.
+    pub images: bool,
 }
 
 impl Loaded {
@@ -31,7 +33,8 @@ impl Loaded {
             let from = self.ids.len() as u64;
             bench.progress.part("Loading", from, entries);
             let to = entries.min(from + BATCH);
-            let batch = (from..to).map(|n| store(&bench.corpus.entry(n))).collect();
+            let entry = |n| if self.images { bench.corpus.entry_with_image(n) } else { bench.corpus.entry(n) };
+            let batch = (from..to).map(|n| store(&entry(n))).collect();
             let reply = client.0.store_context_batch(pb::StoreContextBatchRequest { entries: batch, atomic: None }).await?.into_inner();
             if !reply.success || reply.results.len() as u64 != to - from {
                 return Err(format!("a batch was not stored: {}", reply.message).into());

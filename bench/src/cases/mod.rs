@@ -27,8 +27,12 @@ pub struct Scale {
     pub clients: Vec<usize>,
     /// Stores in a round, by number of clients.
     pub stores: Vec<usize>,
+    /// Stores of an image in a round, by one client.
+    pub image_stores: usize,
     /// Gets in a round.
     pub gets: usize,
+    /// Gets of an image in a round.
+    pub image_gets: usize,
     /// Searches in a round.
     pub searches: usize,
     /// Rounds.

@@ -333,7 +333,7 @@ fn options() -> WriteOptions {
 }
 
 fn new_entry(entry: Entry) -> NewEntry {
-    let Entry { thread_id, source, text, metadata, tags } = entry;
+    let Entry { thread_id, source, text, metadata, tags, image: _ } = entry;
     NewEntry {
         thread_id: ThreadId::from_stored(thread_id),
         source: if source == "user" { Source::User } else { Source::Agent },

@@ -44,15 +44,17 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let floor_stored = Rc::new(Cell::new(0));
     let contexts = Rc::new(RefCell::new(Contexts::default()));
 
-    for (&clients, &stores) in bench.scale.clients.iter().zip(&bench.scale.stores) {
-        let name = format!("store, {clients} client{}", if clients == 1 { "" } else { "s" });
+    let without = bench.scale.clients.iter().zip(&bench.scale.stores).map(|(&clients, &stores)| (clients, stores, false));
+    for (clients, stores, images) in without.chain([(1, bench.scale.image_stores, true)]) {
+        let what = if images { "store with an image of 256 KiB" } else { "store" };
+        let name = format!("{what}, {clients} client{}", if clients == 1 { "" } else { "s" });
         bench.progress.step(&format!("Measuring {name}"));
         let mut contenders = vec![Contender::new(format!("SQLite, groups of {clients}"), {
             let (floor, stored, contexts) = (floor.clone(), floor_stored.clone(), contexts.clone());
             move |count| {
                 let (floor, stored, contexts) = (floor.clone(), stored.clone(), contexts.clone());
                 Box::pin(async move {
-                    let entries = entries(bench, clients, count, &stored).into_iter();
+                    let entries = entries(bench, clients, count, images, &stored).into_iter();
                     let entries: Vec<_> = entries.map(|entry| Prepared::new(entry, &mut contexts.borrow_mut())).collect();
                     floor.borrow_mut().round(&entries, clients)
                 })
@@ -67,7 +69,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 let (lane, stored) = (lane.clone(), stored.clone());
                 Box::pin(async move {
                     let mut operations = vec![Vec::new(); clients];
-                    for (at, entry) in entries(bench, clients, count, &stored).into_iter().enumerate() {
+                    for (at, entry) in entries(bench, clients, count, images, &stored).into_iter().enumerate() {
                         operations[at % clients].push(Operation::Store(entry));
                     }
                     let (round, replies) = lane.lock().await.round(&operations).await?;
@@ -81,7 +83,7 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         section.add(&series[0], None);
         for ((series_of, wire), before) in series.iter().skip(1).zip(&wires).zip(before) {
             let ratio = Ratio::higher(series_of.throughput_ratio(&series[0]));
-            if series_of.name == "gRPC" && clients == most {
+            if series_of.name == "gRPC" && clients == most && !images {
                 report.goal(Goal::at_least(format!("{name}: gRPC over raw SQLite"), ratio.value, GOAL, "×"));
             }
             section.add(series_of, Some(ratio));
@@ -116,11 +118,12 @@ async fn base(bench: &Bench, report: &mut Report) -> Result<PathBuf> {
 }
 
 /// At least `count` new entries, whole groups of one for each client, each client in a thread of its own.
-fn entries(bench: &Bench, clients: usize, count: usize, stored: &Cell<u64>) -> Vec<Entry> {
+fn entries(bench: &Bench, clients: usize, count: usize, images: bool, stored: &Cell<u64>) -> Vec<Entry> {
     (0..count.next_multiple_of(clients))
         .map(|at| {
             let n = stored.replace(stored.get() + 1);
-            let mut entry = bench.corpus.entry(bench.scale.store_base + n);
+            let n_of_all = bench.scale.store_base + n;
+            let mut entry = if images { bench.corpus.entry_with_image(n_of_all) } else { bench.corpus.entry(n_of_all) };
             entry.thread_id = format!("client-{:02}-{:04}", at % clients, n / (100 * clients as u64));
             entry
         })

@@ -25,6 +25,7 @@ pub struct StoreFloor {
     entry: Statement,
     tag: Statement,
     tag_count: Statement,
+    image: Statement,
     full_text: Statement,
     change: Statement,
     owner: Statement,
@@ -106,11 +107,14 @@ impl StoreFloor {
             )?,
             entry: db.prepare(
                 "INSERT INTO entries (row_id, owner, id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, \
-                 metadata, metadata_folded, text) VALUES (?1, ?2, ?3, ?4, ?5, 0, 1, ?6, ?6, ?7, '', ?8, ?9, ?10)",
+                 metadata, metadata_folded, text) VALUES (?1, ?2, ?3, ?4, ?5, ?11, 1, ?6, ?6, ?7, '', ?8, ?9, ?10)",
             )?,
             tag: db.prepare("INSERT INTO entry_tags (owner, tag, row_id) VALUES (?1, ?2, ?3)")?,
             tag_count: db.prepare(
                 "INSERT INTO tag_counts (owner, tag, entries) VALUES (?1, ?2, 1) ON CONFLICT (owner, tag) DO UPDATE SET entries = entries + 1",
+            )?,
+            image: db.prepare(
+                "INSERT INTO images (owner, row_id, position, mime_type, data) VALUES (?1, ?2, 0, 'image/png', ?3)",
             )?,
             full_text: db.prepare(&format!("INSERT INTO fts_{owner_number}(rowid, text, ctx, scope) VALUES (?1, ?2, ?3, ?4)"))?,
             change: db.prepare(
@@ -142,7 +146,7 @@ impl StoreFloor {
     }
 
     fn store(&mut self, group: &[Prepared]) -> Result<()> {
-        use Bind::{Int, Text};
+        use Bind::{Blob, Int, Text};
         let owner = Int(self.owner_number);
         let now = Int(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?);
         self.begin.execute(&[])?;
@@ -155,7 +159,12 @@ impl StoreFloor {
             let is_user = Int(i64::from(entry.source == "user"));
             self.thread.execute(&[owner, thread, is_user, now, Int(id), source, Int(id)])?;
             let text = Text(&entry.text);
-            self.entry.execute(&[Int(row_id), owner, Int(id), thread, source, now, Text(tags), Text(metadata), Text(folded), text])?;
+            let images = Int(i64::from(entry.image.is_some()));
+            let json = [Text(tags), Text(metadata), Text(folded)];
+            self.entry.execute(&[Int(row_id), owner, Int(id), thread, source, now, json[0], json[1], json[2], text, images])?;
+            if let Some(image) = &entry.image {
+                self.image.execute(&[owner, Int(row_id), Blob(image)])?;
+            }
             for tag in &entry.tags {
                 self.tag.execute(&[owner, Text(tag), Int(row_id)])?;
                 self.tag_count.execute(&[owner, Text(tag)])?;

@@ -1,5 +1,7 @@
 //! The operations that are measured, as each wire has them.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use context_proto::v1 as pb;
 use serde_json::{Map, Value, json};
 
@@ -92,8 +94,12 @@ impl Operation {
     fn arguments(&self) -> Value {
         match self {
             Self::Store(entry) => {
-                let Entry { thread_id, source, text, metadata, tags } = entry;
-                json!({"thread_id": thread_id, "source": source, "text": text, "metadata": metadata, "tags": tags})
+                let Entry { thread_id, source, text, metadata, tags, image } = entry;
+                let mut arguments = json!({"thread_id": thread_id, "source": source, "text": text, "metadata": metadata, "tags": tags});
+                if let Some(image) = image {
+                    arguments["images"] = json!([{"data": BASE64.encode(image), "mime_type": "image/png"}]);
+                }
+                arguments
             }
             Self::Get(id) => json!({"context_ids": [id]}),
             Self::Search(query) => {
@@ -118,12 +124,13 @@ pub fn call(tool: &str, arguments: Value) -> Value {
 
 /// The message that stores an entry.
 pub fn store(entry: &Entry) -> pb::StoreContextRequest {
-    let Entry { thread_id, source, text, metadata, tags } = entry;
+    let Entry { thread_id, source, text, metadata, tags, .. } = entry;
+    let image = |image: &bytes::Bytes| pb::Image { data: image.clone().into(), mime_type: Some("image/png".into()), metadata: None };
     pb::StoreContextRequest {
         thread_id: thread_id.clone(),
         source: (*source).to_owned(),
         text: text.clone(),
-        images: None,
+        images: entry.image.as_ref().map(|bytes| pb::ImageList { images: vec![image(bytes)] }),
         metadata: Some(metadata.into()),
         tags: Some(pb::StringList { values: tags.clone() }),
     }

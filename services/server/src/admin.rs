@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::config::{Backend, Config};
-use crate::edge::Peer;
+use crate::edge::Origin;
 use crate::open::try_open;
 use crate::rest::{self, Problem};
 use crate::serve::StartError;
@@ -34,7 +34,7 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Answers a command with what is to be printed.
 pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Response {
-    if request.extensions().get::<Peer>() != Some(&Peer::Unix) {
+    if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
     }
     let run = async {

@@ -105,50 +105,66 @@ impl HttpBody for CountedBody {
 /// What a request and its reply hold until the reply is sent or dropped.
 #[derive(Clone)]
 pub struct Held {
-    _lease: Arc<Lease>,
-    _slot: Option<Arc<Slot>>,
-    _caller: Option<Arc<KnownCaller>>,
+    _parts: Arc<(Arc<Lease>, Option<Slot>, Option<KnownCaller>)>,
 }
 
 impl Held {
     /// Holds the memory of both and the slot of a request without credentials.
     #[must_use]
     pub fn public(lease: Arc<Lease>, slot: Option<Slot>) -> Self {
-        Self { _lease: lease, _slot: slot.map(Arc::new), _caller: None }
+        Self { _parts: Arc::new((lease, slot, None)) }
     }
 
     /// Holds the memory of both and, where there is one, the connection of a known caller.
     #[must_use]
     pub fn guarded(lease: Arc<Lease>, caller: Option<KnownCaller>) -> Self {
-        Self { _lease: lease, _slot: None, _caller: caller.map(Arc::new) }
+        Self { _parts: Arc::new((lease, None, caller)) }
     }
 }
 
-/// A reply body: handed out in small pieces, while the connection notes whether its peer takes them.
+/// A reply body: handed out in small pieces. Each piece holds what the reply holds until it is sent, and the connection knows
+/// how many wait for the peer.
 pub struct ReplyBody {
     inner: Body,
     rest: Bytes,
+    reply: Arc<Reply>,
+}
+
+struct Reply {
     exchange: Exchange,
     _held: Option<Held>,
+}
+
+/// A piece that was handed out and not sent yet.
+struct Unsent {
+    data: Bytes,
+    reply: Arc<Reply>,
+}
+
+impl Unsent {
+    fn new(data: Bytes, reply: Arc<Reply>) -> Self {
+        reply.exchange.offer();
+        Self { data, reply }
+    }
+}
+
+impl AsRef<[u8]> for Unsent {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.reply.exchange.taken();
+    }
 }
 
 impl ReplyBody {
     /// Wraps a body.
     #[must_use]
     pub fn new(inner: Body, held: Option<Held>, exchange: Exchange) -> Self {
-        Self { inner, rest: Bytes::new(), exchange, _held: held }
-    }
-
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.rest.is_empty() {
-            let Some(frame) = ready!(Pin::new(&mut self.inner).poll_frame(cx)?) else { return Poll::Ready(None) };
-            match frame.into_data() {
-                Ok(data) => self.rest = data,
-                Err(frame) => return Poll::Ready(Some(Ok(frame))),
-            }
-        }
-        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        Self { inner, rest: Bytes::new(), reply: Arc::new(Reply { exchange, _held: held }) }
     }
 }
 
@@ -158,10 +174,15 @@ impl HttpBody for ReplyBody {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
-        let piece = this.poll_piece(cx);
-        // After a piece the peer is waited for; without one the peer waits for us.
-        this.exchange.waits_for_peer(piece.is_ready());
-        piece
+        if this.rest.is_empty() {
+            let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)?) else { return Poll::Ready(None) };
+            match frame.into_data() {
+                Ok(data) => this.rest = data,
+                Err(frame) => return Poll::Ready(Some(Ok(frame))),
+            }
+        }
+        let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(Unsent::new(piece, this.reply.clone()))))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -238,13 +259,15 @@ mod tests {
         let body = Body::from(vec![7; 3 * PIECE_BYTES + 1]);
         let mut reply = ReplyBody::new(body, Some(Held::public(lease, None)), Exchange::unwatched());
         assert_eq!(reply.size_hint().exact(), Some(3 * PIECE_BYTES as u64 + 1));
-        let mut sizes = Vec::new();
+        let mut pieces = Vec::new();
         while let Some(frame) = reply.frame().await {
-            sizes.push(frame.unwrap().into_data().unwrap().len());
+            pieces.push(frame.unwrap().into_data().unwrap());
         }
+        let sizes: Vec<usize> = pieces.iter().map(Bytes::len).collect();
         assert_eq!(sizes, [PIECE_BYTES, PIECE_BYTES, PIECE_BYTES, 1]);
-        assert_eq!(budget.used(), 5);
         drop(reply);
+        assert_eq!(budget.used(), 5, "pieces that are not sent yet hold it");
+        drop(pieces);
         assert_eq!(budget.used(), 0);
     }
 }

@@ -9,7 +9,14 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// A peer that takes nothing of any reply for this long is cut.
-pub const STUCK: Duration = Duration::from_secs(30);
+const STUCK: Duration = Duration::from_secs(30);
+/// A connection must say within this time whether it speaks HTTP/1.1 or HTTP/2; in HTTP/1.1 each request head must be
+/// complete within it.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
+/// A connection must make its first request within this time.
+const FIRST_REQUEST: Duration = Duration::from_secs(60);
+/// A connection over TCP that has no request in work for this long is closed; clients open another when they need it.
+const MAX_IDLE: Duration = Duration::from_secs(600);
 
 /// One open connection.
 #[derive(Debug)]
@@ -20,18 +27,22 @@ pub struct Connection {
     /// Those of them whose caller is known.
     known: AtomicUsize,
     has_asked: AtomicBool,
-    /// Replies of which a piece waits for the peer.
+    /// Pieces of replies that wait for the peer.
     offered: AtomicUsize,
     /// Milliseconds after `opened` at which the peer last asked or took something.
     touched: AtomicU64,
-    /// Cancelled to make room for another connection.
+    /// Whether the peer has sent as much as tells which HTTP it speaks.
+    has_begun: Arc<AtomicBool>,
+    /// Cancelled: it finishes what it has begun.
+    pub drain: CancellationToken,
+    /// Cancelled: it ends at once.
     pub cut: CancellationToken,
 }
 
 impl Connection {
-    /// A connection that was just accepted.
+    /// A connection that was just accepted, and ends with all others.
     #[must_use]
-    pub fn new() -> Arc<Self> {
+    pub fn new(has_begun: Arc<AtomicBool>, drain: &CancellationToken, cut: &CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             opened: Instant::now(),
             active: AtomicUsize::new(0),
@@ -39,7 +50,9 @@ impl Connection {
             has_asked: AtomicBool::new(false),
             offered: AtomicUsize::new(0),
             touched: AtomicU64::new(0),
-            cut: CancellationToken::new(),
+            has_begun,
+            drain: drain.child_token(),
+            cut: cut.child_token(),
         })
     }
 
@@ -49,7 +62,7 @@ impl Connection {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.has_asked.store(true, Ordering::Relaxed);
         self.touch();
-        Exchange { connection: Some(self.clone()), is_offered: false }
+        Exchange { connection: Some(self.clone()) }
     }
 
     /// Notes that a request's caller is known, until the result is dropped.
@@ -80,16 +93,24 @@ impl Connection {
         (self.active.load(Ordering::Relaxed) == 0).then(|| self.untouched_for())
     }
 
-    /// Whether a request ever came.
-    #[must_use]
-    pub fn has_asked(&self) -> bool {
-        self.has_asked.load(Ordering::Relaxed)
-    }
-
-    /// Whether replies wait for a peer that has taken nothing for [`STUCK`].
-    #[must_use]
-    pub fn is_stuck(&self) -> bool {
-        self.offered.load(Ordering::Relaxed) > 0 && self.untouched_for() > STUCK
+    /// Ends the connection when it is over one of its times. Over the Unix socket, where processes of the same user may stay
+    /// connected as long as they like, it may be idle.
+    fn end_when_overdue(&self, may_idle: bool) {
+        let is_stuck = self.offered.load(Ordering::Relaxed) > 0 && self.untouched_for() > STUCK;
+        if is_stuck {
+            tracing::debug!("Cut a connection whose peer takes no reply");
+        }
+        let is_silent = !self.has_begun.load(Ordering::Relaxed) && self.opened.elapsed() > HEAD_TIMEOUT;
+        if is_stuck || is_silent {
+            self.cut.cancel();
+        }
+        let limit = if self.has_asked.load(Ordering::Relaxed) { MAX_IDLE } else { FIRST_REQUEST };
+        if !may_idle && self.idle().is_some_and(|idle| idle > limit) {
+            if self.drain.is_cancelled() {
+                self.cut.cancel();
+            }
+            self.drain.cancel();
+        }
     }
 }
 
@@ -97,7 +118,6 @@ impl Connection {
 #[derive(Debug)]
 pub struct Exchange {
     connection: Option<Arc<Connection>>,
-    is_offered: bool,
 }
 
 impl Exchange {
@@ -105,26 +125,30 @@ impl Exchange {
     #[cfg(test)]
     #[must_use]
     pub const fn unwatched() -> Self {
-        Self { connection: None, is_offered: false }
+        Self { connection: None }
     }
 
-    /// Notes that the peer took what was offered, and whether it is offered more.
-    pub fn waits_for_peer(&mut self, is_offered: bool) {
+    /// Notes that a piece of the reply waits for the peer.
+    pub fn offer(&self) {
         let Some(connection) = &self.connection else { return };
-        connection.touch();
-        match (self.is_offered, is_offered) {
-            (false, true) => _ = connection.offered.fetch_add(1, Ordering::Relaxed),
-            (true, false) => _ = connection.offered.fetch_sub(1, Ordering::Relaxed),
-            (true, true) | (false, false) => {}
+        // What waited for us until now has not waited for the peer.
+        if connection.offered.fetch_add(1, Ordering::Relaxed) == 0 {
+            connection.touch();
         }
-        self.is_offered = is_offered;
+    }
+
+    /// Notes that the peer took a piece, or that it was dropped.
+    pub fn taken(&self) {
+        let Some(connection) = &self.connection else { return };
+        connection.offered.fetch_sub(1, Ordering::Relaxed);
+        connection.touch();
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.waits_for_peer(false);
         if let Some(connection) = &self.connection {
+            connection.touch();
             connection.active.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -178,6 +202,13 @@ impl Registry {
         open.next_id += 1;
         open.connections.insert(id, (peer, connection));
         Some(Registered { registry: self.clone(), id })
+    }
+
+    /// Ends the connections that are over one of their times.
+    pub fn end_overdue(&self) {
+        for (peer, connection) in self.lock().connections.values() {
+            connection.end_when_overdue(peer.is_none());
+        }
     }
 
     /// Cuts the connection that would be missed least, if one can be cut.
@@ -245,18 +276,22 @@ mod tests {
         Some(text.parse().unwrap())
     }
 
+    fn connection() -> Arc<Connection> {
+        Connection::new(Arc::default(), &CancellationToken::new(), &CancellationToken::new())
+    }
+
     #[test]
     fn a_peer_has_its_share_and_its_idle_connections_make_room() {
         let registry = Registry::new(2);
-        let (first, second) = (Connection::new(), Connection::new());
+        let (first, second) = (connection(), connection());
         let exchanges = [first.begin(), second.begin()];
         let callers = [first.known_caller(), second.known_caller()];
         let _first = registry.admit(address("192.0.2.1"), first.clone()).unwrap();
         let _second = registry.admit(address("192.0.2.1"), second.clone()).unwrap();
-        assert!(registry.admit(address("192.0.2.1"), Connection::new()).is_none(), "both are in work");
-        let _other = registry.admit(address("192.0.2.2"), Connection::new()).unwrap();
+        assert!(registry.admit(address("192.0.2.1"), connection()).is_none(), "both are in work");
+        let _other = registry.admit(address("192.0.2.2"), connection()).unwrap();
         drop((exchanges, callers));
-        let third = registry.admit(address("192.0.2.1"), Connection::new()).unwrap();
+        let third = registry.admit(address("192.0.2.1"), connection()).unwrap();
         assert!(first.cut.is_cancelled() ^ second.cut.is_cancelled(), "one of them made room");
         drop(third);
     }
@@ -264,7 +299,7 @@ mod tests {
     #[test]
     fn the_longest_idle_connection_makes_room() {
         let registry = Registry::new(10);
-        let (old, new) = (Connection::new(), Connection::new());
+        let (old, new) = (connection(), connection());
         std::thread::sleep(Duration::from_millis(5));
         drop(new.begin());
         let _registered = [&old, &new].map(|connection| registry.admit(None, connection.clone()).unwrap());

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,29 +20,23 @@ use tower::Service as _;
 
 use crate::app::App;
 use crate::body::{Held, ReplyBody};
-use crate::connection::{Connection, Registry};
-use crate::edge::{Peer, PeerAddress};
+use crate::connection::{Connection, HEAD_TIMEOUT, Registry};
+use crate::edge::{Origin, Peer};
 use crate::patience::Patience;
 
-/// A connection must say within this time whether it speaks HTTP/1.1 or HTTP/2; in HTTP/1.1 each request head must be
-/// complete within it.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a silent HTTP/2 connection is asked whether it still lives, and how long it may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 /// A peer that takes nothing of a reply for this long is cut.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection must make its first request within this time.
-const FIRST_REQUEST: Duration = Duration::from_secs(60);
-/// A connection over TCP that has no request in work for this long is closed; clients open another when they need it.
-const MAX_IDLE: Duration = Duration::from_secs(600);
-/// How often a connection is checked for these.
-const CHECK: Duration = Duration::from_secs(5);
+/// How often the times of connections are checked.
+const CHECK: Duration = Duration::from_secs(1);
 /// Requests at once on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
 /// Bytes of request headers.
 const MAX_HEADER_BYTES: u32 = 32 * 1024;
-/// Bytes of replies that lie in the buffers of a connection (HTTP/1.1) or stream (HTTP/2).
-const SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// Bytes of replies that lie in the buffers of a connection (HTTP/1.1) or stream (HTTP/2). They are counted until they are
+/// sent.
+const SEND_BUFFER_BYTES: usize = 256 * 1024;
 /// After a failed accept (out of file descriptors, say) there is no use in trying again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -177,16 +170,19 @@ impl Connections {
         let builder = Arc::new(builder);
         let slots = Arc::new(Semaphore::new(self.limits.per_listener));
         let registry = Registry::new(self.limits.per_peer);
+        let _checks = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(check(registry.clone())));
         while let Some(slot) = free_slot(&slots, &registry).await {
             match listener.accept().await {
                 Ok(Some((io, address))) => {
-                    let connection = Connection::new();
+                    let io = Patience::new(io, WRITE_TIMEOUT);
+                    let connection = Connection::new(io.has_begun(), &self.drain, &self.cut);
                     // A peer that has its share is refused by closing; it knows best what to do about it.
                     let Some(registered) = registry.admit(address, connection.clone()) else {
                         self.app.metrics.refused_connections.inc();
                         continue;
                     };
-                    let served = self.clone().connection(io, connection, builder.clone(), router.clone(), (listener.peer(), address));
+                    let origin = Origin { peer: listener.peer(), address, connection };
+                    let served = self.clone().connection(io, Arc::new(origin), builder.clone(), router.clone());
                     self.tracker.spawn(async move {
                         served.await;
                         drop((registered, slot));
@@ -203,19 +199,16 @@ impl Connections {
 
     async fn connection(
         self,
-        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-        connection: Arc<Connection>,
+        io: Patience<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
+        origin: Arc<Origin>,
         builder: Arc<auto::Builder<TokioExecutor>>,
         router: Router,
-        (peer, address): (Peer, Option<IpAddr>),
     ) {
         let _open = Open::new(&self);
-        let link = connection.clone();
+        let connection = origin.connection.clone();
         let service = hyper::service::service_fn(move |mut request: Request<Incoming>| {
-            let exchange = link.begin();
-            request.extensions_mut().insert(peer);
-            request.extensions_mut().insert(PeerAddress(address));
-            request.extensions_mut().insert(link.clone());
+            let exchange = origin.connection.begin();
+            request.extensions_mut().insert(origin.clone());
             let mut router = router.clone();
             async move {
                 let mut response = router.call(request.map(Body::new)).await?;
@@ -223,52 +216,33 @@ impl Connections {
                 Ok::<_, std::convert::Infallible>(response.map(|body| ReplyBody::new(body, held, exchange)))
             }
         });
-        let io = Patience::new(io, WRITE_TIMEOUT);
-        // A client of gRPC may connect long before it has something to ask: pings tell whether it lives.
-        let speaks = io.has_begun();
         let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));
-        let mut head_timeout = std::pin::pin!(tokio::time::sleep(HEAD_TIMEOUT));
-        let mut waiting = true;
-        let mut draining = false;
-        let mut check = tokio::time::interval(CHECK);
-        check.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                result = served.as_mut() => {
-                    if let Err(error) = result {
-                        tracing::debug!(%error, "A connection broke");
-                    }
-                    return;
-                }
-                () = self.drain.cancelled(), if !draining => {
-                    draining = true;
-                    served.as_mut().graceful_shutdown();
-                }
-                () = head_timeout.as_mut(), if waiting => {
-                    if !speaks.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    waiting = false;
-                }
-                _ = check.tick() => {
-                    if connection.is_stuck() {
-                        tracing::debug!("Cut a connection whose peer takes no reply");
-                        return;
-                    }
-                    // Processes of the same user may stay connected as long as they like.
-                    let limit = if connection.has_asked() { MAX_IDLE } else { FIRST_REQUEST };
-                    if peer == Peer::Tcp && connection.idle().is_some_and(|idle| idle > limit) {
-                        if draining {
-                            return;
-                        }
-                        draining = true;
-                        served.as_mut().graceful_shutdown();
-                    }
-                }
-                () = connection.cut.cancelled() => return,
-                () = self.cut.cancelled() => return,
+        tokio::select! {
+            result = served.as_mut() => {
+                log_broken(result);
+                return;
             }
+            () = connection.drain.cancelled() => served.as_mut().graceful_shutdown(),
+            () = connection.cut.cancelled() => return,
         }
+        tokio::select! {
+            result = served.as_mut() => log_broken(result),
+            () = connection.cut.cancelled() => {}
+        }
+    }
+}
+
+fn log_broken(result: Result<(), Box<dyn std::error::Error + Send + Sync>>) {
+    if let Err(error) = result {
+        tracing::debug!(%error, "A connection broke");
+    }
+}
+
+/// Ends connections that are over one of their times, as long as it is polled.
+async fn check(registry: Arc<Registry>) {
+    loop {
+        tokio::time::sleep(CHECK).await;
+        registry.end_overdue();
     }
 }
 

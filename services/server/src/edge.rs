@@ -47,9 +47,30 @@ pub enum Peer {
     Unix,
 }
 
-/// The address of a peer that came over TCP.
-#[derive(Debug, Clone, Copy)]
-pub struct PeerAddress(pub Option<IpAddr>);
+/// Where a request comes from: an extension of each that came over a connection.
+#[derive(Debug)]
+pub struct Origin {
+    /// How its connection came.
+    pub peer: Peer,
+    /// The address of a peer that came over TCP.
+    pub address: Option<IpAddr>,
+    /// Its connection.
+    pub connection: Arc<Connection>,
+}
+
+impl Origin {
+    /// Where this request comes from.
+    #[must_use]
+    pub fn of(request: &Request) -> Option<&Arc<Self>> {
+        request.extensions().get()
+    }
+
+    /// Whether this request came over the Unix socket.
+    #[must_use]
+    pub fn is_unix(request: &Request) -> bool {
+        Self::of(request).is_some_and(|origin| origin.peer == Peer::Unix)
+    }
+}
 
 /// What a request takes besides its headers and body: its task, its place in tables.
 const REQUEST_BYTES: usize = 4 * 1024;
@@ -58,8 +79,9 @@ const REQUEST_BYTES: usize = 4 * 1024;
 pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let grpc = is_grpc(request.headers());
-    // An error span is recorded at every LOG_LEVEL, so that each line of a request carries its id.
-    let span = tracing::error_span!("request", id = id.to_str().unwrap_or_default(), method = %request.method());
+    // An error span is recorded at every LOG_LEVEL, so that each line of a request carries its id. Each field costs as much
+    // as the rest of it.
+    let span = tracing::error_span!("request", id = %id.to_str().unwrap_or_default());
     let (mut response, held) = async {
         match admit(&edge, &mut request, grpc).await {
             Ok(held) => (Problem::render(next.run(request).await, &id), Some(held)),
@@ -86,7 +108,8 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
 /// Decides by the head of a request whether it is served, and what it holds while it is.
 async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     let app = &edge.app;
-    let peer = request.extensions().get::<Peer>().copied();
+    let origin = Origin::of(request).cloned();
+    let peer = origin.as_ref().map(|origin| origin.peer);
     if let Some(hosts) = &edge.hosts
         && peer != Some(Peer::Unix)
         && !hosts.allow(request)
@@ -103,7 +126,7 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     if !is_guarded(request.uri().path()) {
         let payer = if peer == Some(Peer::Unix) { Payer::Operator } else { Payer::Public };
         let lease = lease(app, &payer, request)?;
-        let address = request.extensions().get::<PeerAddress>().and_then(|address| address.0);
+        let address = origin.and_then(|origin| origin.address);
         let slot = match payer {
             Payer::Public => Some(app.public.try_enter(Holder::Address(address))?),
             Payer::Operator | Payer::Owner(_) | Payer::KeysOf(_) => None,
@@ -112,8 +135,8 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
         return Ok(Held::public(lease, slot));
     }
     let started = Instant::now();
-    let template = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let operation = route::operation(request.method(), request.uri().path(), template.as_deref());
+    let template = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let operation = route::operation(request.method(), request.uri().path(), template);
     let holder = authenticate(app, request.headers(), operation).await?;
     let owner = holder.as_ref().map(|holder| holder.caller.owner.clone()).unwrap_or_default();
     let payer = match operation.map(Operation::resource) {
@@ -132,10 +155,8 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
             return Err(error);
         }
     }
-    request.extensions_mut().insert(lease.clone());
     request.extensions_mut().insert(who);
-    let connection = request.extensions().get::<Arc<Connection>>();
-    Ok(Held::guarded(lease, connection.map(Connection::known_caller)))
+    Ok(Held::guarded(lease, origin.map(|origin| origin.connection.known_caller())))
 }
 
 /// The lease of a request, which counts its head.

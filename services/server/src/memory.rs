@@ -167,6 +167,12 @@ impl Lease {
         self.give_back(held.min(bytes));
     }
 
+    /// Bytes that are held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     fn give_back(&self, bytes: usize) {
         self.account.used.fetch_sub(bytes, Ordering::Relaxed);
         self.budget.used.fetch_sub(bytes, Ordering::Relaxed);

@@ -21,7 +21,7 @@ use crate::admin::{self, ask};
 use crate::app::App;
 use crate::cli::Cli;
 use crate::config::{self, Config};
-use crate::edge::Peer;
+use crate::edge::Origin;
 use crate::models::{self, Choice};
 use crate::rest::{self, Problem};
 use crate::serve::StartError;
@@ -108,7 +108,7 @@ impl Moves {
 
 /// Answers a command with how far it is.
 pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
-    if request.extensions().get::<Peer>() != Some(&Peer::Unix) {
+    if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
     }
     let run = async {

@@ -26,7 +26,7 @@ use crate::banner::{Database, LISTED_KEYS, Places, key_line};
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::cross_site::CrossSite;
-use crate::edge::{Edge, Peer, edge, is_grpc};
+use crate::edge::{Edge, Origin, edge, is_grpc};
 use crate::grpc;
 use crate::host::AllowedHosts;
 use crate::models;
@@ -277,7 +277,7 @@ struct Drain {
 
 async fn give_way(State(drain): State<Drain>, request: Request) -> Response {
     // Whoever can open the socket could send a signal as well.
-    if request.extensions().get::<Peer>() != Some(&Peer::Unix) {
+    if !Origin::is_unix(&request) {
         return rest::not_found(request).await.into_response();
     }
     if !drain.gives_way {

@@ -45,6 +45,8 @@ pub use vectors::{
 };
 pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use context_model::{EntryUpdate, Filter, NewEntry, ThreadSet, Timestamp};
 
@@ -53,7 +55,7 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// The owner (tenant) of entries: `default` when authentication is off. Not empty, without U+0000.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OwnerId(String);
+pub struct OwnerId(Arc<str>);
 
 impl OwnerId {
     /// The owner of everything stored without authentication.
@@ -61,7 +63,7 @@ impl OwnerId {
 
     /// An owner by name.
     #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
 

@@ -21,6 +21,7 @@ use http::{HeaderMap, HeaderValue};
 
 use super::fields::{self, Pieces};
 use crate::app::App;
+use crate::authenticate::Who;
 use crate::body::{FRAME_BYTES, Pace};
 use crate::memory::{Lease, too_large};
 use crate::wire;
@@ -37,7 +38,9 @@ const BYTES_PER_FIELD: usize = 128;
 
 /// Wraps the body of each gRPC request.
 pub async fn count(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let Some(lease) = request.extensions().get::<Arc<Lease>>().cloned() else {
+    let extensions = request.extensions();
+    let lease = extensions.get::<Who>().map(|who| &who.lease).or_else(|| extensions.get::<Arc<Lease>>());
+    let Some(lease) = lease.cloned() else {
         return wire::status(&Error::internal(NoLease)).into_http::<Body>().into_response();
     };
     let path = request.uri().path().to_owned();

@@ -24,7 +24,9 @@ use crate::memory::too_large;
 /// A body of this size or more is parsed on a thread that may block.
 const LARGE_BODY_BYTES: usize = 256 * 1024;
 /// A reply beyond this size is written while it is sent.
-const LARGE_REPLY_BYTES: usize = 256 * 1024;
+const LARGE_REPLY_BYTES: usize = 1024 * 1024;
+/// Room for a reply at first: an entry with a text of a page.
+const FIRST_BYTES: usize = 4 * 1024;
 /// The pieces of such a reply, and how many may wait for the peer.
 const PIECE_BYTES: usize = 64 * 1024;
 const PIECES: usize = 2;
@@ -106,17 +108,20 @@ fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error 
 /// # Errors
 /// `OVERLOADED` when there is no memory for it.
 pub fn json<T: Serialize + Send + 'static>(who: &Who, status: StatusCode, value: T) -> Result<Response, Problem> {
-    let mut whole = Bounded::default();
-    let body = match serde_json::to_writer(&mut whole, &value) {
-        Ok(()) => {
+    let mut whole = Bounded(Vec::with_capacity(FIRST_BYTES));
+    // What was loaded for it is counted already, and tells when it need not be tried.
+    let is_small = who.lease.bytes() <= LARGE_REPLY_BYTES;
+    let body = match is_small.then(|| serde_json::to_writer(&mut whole, &value)) {
+        Some(Ok(())) => {
             who.count_reply(whole.0.len())?;
             Body::from(whole.0)
         }
-        Err(error) if error.is_io() => {
-            who.count_reply(LARGE_REPLY_BYTES)?;
+        Some(Err(error)) if !error.is_io() => return Err(Error::internal(error).into()),
+        Some(Err(_)) | None => {
+            drop(whole);
+            who.count_reply(PIECES * PIECE_BYTES)?;
             written_as_sent(value)
         }
-        Err(error) => return Err(Error::internal(error).into()),
     };
     let mut response = (status, body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -124,7 +129,6 @@ pub fn json<T: Serialize + Send + 'static>(who: &Who, status: StatusCode, value:
 }
 
 /// Takes up to [`LARGE_REPLY_BYTES`].
-#[derive(Default)]
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {
