@@ -11,7 +11,6 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use context_model::{Error, Operation, Resource, Result};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use tracing::Instrument as _;
 
 use crate::admission::Holder;
 use crate::app::App;
@@ -20,6 +19,7 @@ use crate::body::Held;
 use crate::connection::Connection;
 use crate::cross_site::CrossSite;
 use crate::host::AllowedHosts;
+use crate::logging;
 use crate::memory::{Lease, Payer};
 use crate::rest::Problem;
 use crate::route::{self, is_guarded};
@@ -79,16 +79,12 @@ const REQUEST_BYTES: usize = 4 * 1024;
 pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Next) -> Response {
     let id = request_id(request.headers());
     let grpc = is_grpc(request.headers());
-    // An error span is recorded at every LOG_LEVEL, so that each line of a request carries its id. Each field costs as much
-    // as the rest of it.
-    let span = tracing::error_span!("request", id = %id.to_str().unwrap_or_default());
-    let (mut response, held) = async {
+    let (mut response, held) = logging::of_request(id.clone(), async {
         match admit(&edge, &mut request, grpc).await {
             Ok(held) => (Problem::render(next.run(request).await, &id), Some(held)),
             Err(error) => (Problem::render(refusal(error, grpc), &id), None),
         }
-    }
-    .instrument(span)
+    })
     .await;
     if let Some(held) = held {
         response.extensions_mut().insert(held);

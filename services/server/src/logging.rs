@@ -1,9 +1,26 @@
 //! The log, on stderr.
 
+use std::fmt;
+
+use http::HeaderValue;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{self, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::{Format, Level, Log};
+
+tokio::task_local! {
+    /// The id of the request that this task handles. A span would do the same, and format its fields for each request.
+    static REQUEST_ID: HeaderValue;
+}
+
+/// Runs the handling of a request, so that each line that it logs ends with the request's id.
+pub async fn of_request<T>(id: HeaderValue, handling: impl Future<Output = T>) -> T {
+    REQUEST_ID.scope(id, handling).await
+}
 
 /// Starts logging. A second call in the same process changes nothing.
 pub fn start(log: &Log) {
@@ -20,10 +37,39 @@ pub fn start(log: &Log) {
             if level >= LevelFilter::INFO { filter.add_directive(directive) } else { filter }
         },
     );
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let line = format::format().with_target(false);
     let _ = match log.log_format {
-        Format::Text => builder.with_ansi(ansi).try_init(),
-        Format::Json => builder.json().flatten_event(true).try_init(),
+        Format::Text => builder.with_ansi(ansi).event_format(WithRequestId { line: line.with_ansi(ansi), json: false }).try_init(),
+        Format::Json => builder
+            .fmt_fields(JsonFields::new())
+            .event_format(WithRequestId { line: line.json().flatten_event(true), json: true })
+            .try_init(),
     };
+}
+
+/// Lines of a format, each with the id of the request it is about.
+struct WithRequestId<F> {
+    line: F,
+    json: bool,
+}
+
+impl<S, N, F> FormatEvent<S, N> for WithRequestId<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let Ok(id) = REQUEST_ID.try_with(HeaderValue::clone) else { return self.line.format_event(context, writer, event) };
+        let mut line = String::new();
+        self.line.format_event(context, Writer::new(&mut line), event)?;
+        // The edge lets only letters, digits and a few signs into an id, which need no quotes.
+        let id = id.to_str().unwrap_or_default();
+        match line.trim_end().strip_suffix('}').filter(|_| self.json) {
+            Some(fields) => writeln!(writer, "{fields},\"request_id\":\"{id}\"}}"),
+            None => writeln!(writer, "{} request_id={id}", line.trim_end()),
+        }
+    }
 }

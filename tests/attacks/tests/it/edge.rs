@@ -73,17 +73,23 @@ async fn a_page_of_an_allowed_origin_may_write() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_names_its_request_in_the_log_at_every_level() {
-    let home = Home::new().with("LOG_LEVEL", "ERROR");
-    let service = home.start().await;
-    // Fields 1 to 3; the write waits in the queue when its time is over.
-    let entry = b"\x0a\x01t\x12\x04user\x1a\x04text";
-    let body = [&[0, 0, 0, 0, u8::try_from(entry.len()).expect("short")], &entry[..]].concat();
-    let headers = [("grpc-timeout", "0n"), ("x-request-id", "job-17")];
-    let reply = grpc_web(&service, "StoreContext", "application/grpc-web+proto", &headers, body).await;
-    assert_eq!(reply.headers()["x-request-id"], "job-17");
-    let log = service.log();
-    let line = log.lines().find(|line| line.contains("Failed")).unwrap_or_else(|| panic!("{log}"));
-    assert!(line.contains("job-17") && line.contains("DEADLINE_EXCEEDED"), "{line}");
+    for format in ["text", "json"] {
+        let home = Home::new().with("LOG_LEVEL", "ERROR").with("LOG_FORMAT", format);
+        let service = home.start().await;
+        // Fields 1 to 3; the write waits in the queue when its time is over.
+        let entry = b"\x0a\x01t\x12\x04user\x1a\x04text";
+        let body = [&[0, 0, 0, 0, u8::try_from(entry.len()).expect("short")], &entry[..]].concat();
+        let headers = [("grpc-timeout", "0n"), ("x-request-id", "job-17")];
+        let reply = grpc_web(&service, "StoreContext", "application/grpc-web+proto", &headers, body).await;
+        assert_eq!(reply.headers()["x-request-id"], "job-17");
+        let log = service.log();
+        let line = log.lines().find(|line| line.contains("Failed")).unwrap_or_else(|| panic!("{log}"));
+        assert!(line.contains("job-17") && line.contains("DEADLINE_EXCEEDED"), "{line}");
+        if format == "json" {
+            let fields: Value = serde_json::from_str(line).expect("a line of JSON");
+            assert_eq!(fields["request_id"], "job-17", "{line}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
