@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a binary that cargo has built; before the service, builds the binaries beside it (see config.toml).
+# Runs a binary that cargo has built; before the service, builds the gateway beside it (see config.toml).
 set -eu
 case "$1" in
 */release/context-service | */debug/context-service)
@@ -10,8 +10,9 @@ case "$1" in
     for name in $(env | sed -n 's/^\(CARGO_\(PKG_\|MANIFEST_\|BIN_NAME\|CRATE_NAME\|PRIMARY_\)[A-Z_]*\)=.*/\1/p'); do
         unset "$name"
     done
-    # Quiet and quick when there is nothing to build; cargo says so itself when there is.
-    "${CARGO:-cargo}" build --profile "$profile" --bins --target-dir "$(dirname "$directory")" >&2
+    # The features are those of the default members, as they were for the service: nothing is built twice.
+    [ -e "$directory/context-gateway" ] || echo "Building the MCP gateway beside the service" >&2
+    "${CARGO:-cargo}" build --profile "$profile" --bin context-gateway --target-dir "$(dirname "$directory")" >&2
     ;;
 esac
 exec "$@"

@@ -1,5 +1,6 @@
 //! How many operations run at once, how many may wait, and that no caller takes all the places.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -108,28 +109,24 @@ impl Admission {
 
 impl State {
     fn take(&mut self, holder: &Holder, share: usize) -> bool {
-        let held = self.held.get(holder).copied().unwrap_or_default();
-        if self.free == 0 || held >= share {
+        if self.free == 0 {
             return false;
         }
-        self.free -= 1;
-        self.hold(holder);
-        true
-    }
-
-    fn hold(&mut self, holder: &Holder) {
         match self.held.get_mut(holder) {
+            Some(held) if *held >= share => return false,
             Some(held) => *held += 1,
             None => _ = self.held.insert(holder.clone(), 1),
         }
+        self.free -= 1;
+        true
     }
 
     fn release(&mut self, holder: &Holder) {
         self.free += 1;
-        if let Some(held) = self.held.get_mut(holder) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(holder);
+        if let Entry::Occupied(mut held) = self.held.entry(holder.clone()) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
             }
         }
     }
@@ -145,8 +142,8 @@ impl State {
         let (holder, _) = waiting.min_by_key(|(holder, queue)| (held(holder), first(queue)))?;
         let holder = holder.clone();
         let waiter = self.remove(&holder, None)?;
-        self.free -= 1;
-        self.hold(&holder);
+        // It is free, and the holder has less than its share.
+        self.take(&holder, share);
         Some((holder, waiter))
     }
 

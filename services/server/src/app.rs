@@ -91,7 +91,9 @@ impl App {
         let limit = deadline.unwrap_or(self.request_timeout).min(self.request_timeout);
         let admitted = async {
             let turn = Arc::new(SlotOf::new(self.admission.clone(), Holder::Owner(who.caller().owner.clone())));
-            turn.take().await?;
+            if !turn.take_free() {
+                turn.take().await?;
+            }
             let work = context_store::call::within(limit.saturating_sub(call.started.elapsed()), Some(turn.clone()), work);
             AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(defect(panic.as_ref())))
         };
@@ -125,6 +127,14 @@ struct SlotOf {
 impl SlotOf {
     fn new(admission: Arc<Admission>, holder: Holder) -> Self {
         Self { admission, holder, slot: Mutex::default() }
+    }
+
+    /// Takes a slot that is free now; whether there was one.
+    fn take_free(&self) -> bool {
+        let slot = self.admission.try_enter(self.holder.clone()).ok();
+        let is_taken = slot.is_some();
+        self.hold(slot);
+        is_taken
     }
 
     fn hold(&self, slot: Option<Slot>) {

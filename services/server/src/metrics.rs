@@ -1,5 +1,6 @@
 //! What Prometheus can scrape: requests, their durations, and what is going on right now.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -54,6 +55,8 @@ pub struct Metrics {
     registry: Registry,
     requests: Family<OutcomeLabels, Counter>,
     durations: Family<OperationLabels, Histogram, fn() -> Histogram>,
+    /// Those of successes and of all durations, by operation and transport: found without hashing labels for each request.
+    frequent: Vec<[OnceLock<(Counter, Histogram)>; 2]>,
     /// Operations that run or wait for their turn.
     pub in_flight: Gauge,
     /// Open connections.
@@ -107,6 +110,7 @@ impl Default for Metrics {
             registry,
             requests,
             durations,
+            frequent: Operation::ALL.iter().map(|_| Default::default()).collect(),
             in_flight,
             connections,
             refused_connections,
@@ -127,8 +131,20 @@ impl Default for Metrics {
 impl Metrics {
     /// Counts an operation that ended.
     pub fn record(&self, operation: Operation, wire: Transport, outcome: Option<Reason>, took: Duration) {
-        self.requests.get_or_create(&OutcomeLabels { operation: operation.as_str(), wire, outcome: Outcome(outcome) }).inc();
-        self.durations.get_or_create(&OperationLabels { operation: operation.as_str(), wire }).observe(took.as_secs_f64());
+        let find = || {
+            let labels = OperationLabels { operation: operation.as_str(), wire };
+            (self.requests(operation, wire, None), self.durations.get_or_create(&labels).clone())
+        };
+        let (successes, durations) = self.frequent[operation as usize][wire as usize].get_or_init(find);
+        durations.observe(took.as_secs_f64());
+        match outcome {
+            None => successes.inc(),
+            Some(_) => self.requests(operation, wire, outcome).inc(),
+        };
+    }
+
+    fn requests(&self, operation: Operation, wire: Transport, outcome: Option<Reason>) -> Counter {
+        self.requests.get_or_create(&OutcomeLabels { operation: operation.as_str(), wire, outcome: Outcome(outcome) }).clone()
     }
 
     /// The exposition text. `store` is what the database says of itself, when it answers.

@@ -31,6 +31,8 @@ use crate::wire;
 const PREFIX_BYTES: usize = 5;
 /// A request for health or reflection is a few names.
 const PUBLIC_MESSAGE_BYTES: usize = 64 * 1024;
+/// A message of at most this size is copied into one piece, which costs tonic less than two.
+const SMALL_BYTES: u32 = 4 * 1024;
 /// What is unpacked before others get their turn: a millisecond or less.
 const UNPACK_BYTES: usize = 256 * 1024;
 /// Memory of a decoded field: an entry of a map with its key and its value.
@@ -144,6 +146,9 @@ impl Reader {
         let length = u32::try_from(length).map_err(|_| too_large("message", self.rules.limit))?;
         prefix[1..].copy_from_slice(&length.to_be_bytes());
         pieces.insert(0, Bytes::copy_from_slice(&prefix));
+        if length <= SMALL_BYTES {
+            pieces = vec![pieces.concat().into()];
+        }
         Ok(Some(pieces))
     }
 
