@@ -152,7 +152,8 @@ impl Shapes {
             };
             data.skip_to(data.position.checked_add(skipped)?)?;
         }
-        Some(())
+        // The last field of a malformed message can reach beyond it.
+        (data.position == end).then_some(())
     }
 }
 
@@ -211,5 +212,18 @@ mod tests {
         assert_eq!(count(STORE, &[0x0a, 5, b'a']), 1);
         assert_eq!(count(STORE, &[0xff; 20]), 1);
         assert_eq!(count("/grpc.health.v1.Health/Check", &[8, 1]), 0);
+    }
+
+    #[test]
+    fn no_change_of_a_byte_and_no_end_is_more_than_malformed() {
+        let message = store("text", serde_json::json!({"a": {"b": [1, "two", {"c": null}]}, "d": 2.5}));
+        for at in 0..message.len() {
+            count(STORE, &message[..at]);
+            let mut changed = message.clone();
+            for byte in 0..=u8::MAX {
+                changed[at] = byte;
+                count(STORE, &changed);
+            }
+        }
     }
 }
