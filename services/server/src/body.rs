@@ -22,7 +22,7 @@ const WINDOW_BYTES: usize = 16 * 1024;
 /// What a frame takes besides its data, however short that is.
 pub const FRAME_BYTES: usize = 64;
 /// A reply is handed to the connection in pieces of this size, so that little of it lies in the connection's buffers.
-const PIECE_BYTES: usize = 64 * 1024;
+const PIECE_BYTES: usize = 128 * 1024;
 
 /// Gives up what brings too little in too long a time.
 #[derive(Default)]

@@ -36,7 +36,7 @@ const MAX_STREAMS: u32 = 128;
 const MAX_HEADER_BYTES: u32 = 32 * 1024;
 /// Bytes of replies that lie in the buffers of a connection (HTTP/1.1) or stream (HTTP/2). They are counted until they are
 /// sent.
-const SEND_BUFFER_BYTES: usize = 256 * 1024;
+const SEND_BUFFER_BYTES: usize = 400 * 1024;
 /// After a failed accept (out of file descriptors, say) there is no use in trying again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

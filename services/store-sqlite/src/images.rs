@@ -6,29 +6,20 @@ use context_model::{ImageBytes, ImageInput, NewImage};
 use context_store::StoreError;
 use context_store::seal;
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel::sql_types::Binary;
 use diesel::sqlite::SqliteConnection;
 
 use crate::columns::LossyText;
 use crate::failure::store_error;
 use crate::owners::id_of_row;
 use crate::schema::images;
-use crate::sql::{self, Bind, Fragment};
 
-#[derive(QueryableByName)]
-struct ImageRow {
-    #[diesel(sql_type = BigInt)]
-    row_id: i64,
-    #[diesel(sql_type = Text, deserialize_as = LossyText)]
-    mime_type: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    metadata: Option<String>,
-    #[diesel(sql_type = BigInt)]
-    position: i64,
-    #[diesel(sql_type = Binary)]
-    data: Vec<u8>,
-    #[diesel(sql_type = Nullable<Binary>)]
-    seal: Option<Vec<u8>>,
+/// Position, media type, metadata, data and checksum.
+type ImageRow = (i64, LossyText, Option<String>, Vec<u8>, Option<Vec<u8>>);
+
+define_sql_function! {
+    /// Bytes of a value; of a stored blob without reading it, because its length is in the row's header.
+    fn octet_length(data: Binary) -> BigInt;
 }
 
 /// An entry's images.
@@ -44,12 +35,6 @@ impl Default for Images {
     fn default() -> Self {
         Self { images: Vec::new(), sound: true }
     }
-}
-
-#[derive(QueryableByName)]
-struct Size {
-    #[diesel(sql_type = BigInt)]
-    bytes: i64,
 }
 
 /// Stores an entry's images in order.
@@ -94,38 +79,42 @@ pub(crate) fn same(conn: &mut SqliteConnection, owner: i64, row_id: i64, given: 
 
 /// Bytes of the images of these entries, without reading them.
 pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> QueryResult<u64> {
-    // octet_length of a stored blob is in the row's header.
-    let mut size = Fragment::new("SELECT CAST(total(octet_length(data)) AS INTEGER) AS bytes");
-    size.append(of_rows(owner, row_ids));
-    let rows: Vec<Size> = sql::query(conn, &size)?;
-    Ok(rows.first().and_then(|row| u64::try_from(row.bytes).ok()).unwrap_or(0))
+    let mut bytes = 0;
+    // A statement for one entry stays prepared; one for a list would be prepared for each.
+    for &row_id in row_ids {
+        let of_entry = images::table.filter(images::owner.eq(owner)).filter(images::row_id.eq(row_id));
+        let lengths: Vec<i64> = of_entry.select(octet_length(images::data)).load(conn)?;
+        bytes += lengths.iter().map(|length| length.unsigned_abs()).sum::<u64>();
+    }
+    Ok(bytes)
 }
 
 /// The images of these entries by row id, each entry's in order.
 pub(crate) fn load(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> Result<HashMap<i64, Images>, StoreError> {
-    let mut found: HashMap<i64, Images> = HashMap::new();
-    if row_ids.is_empty() {
-        return Ok(found);
-    }
-    let mut select = Fragment::new("SELECT row_id, position, mime_type, metadata, data, seal");
-    select.append(of_rows(owner, row_ids)).push(" ORDER BY row_id, position");
-    for row in sql::query::<ImageRow>(conn, &select).map_err(store_error)? {
-        let ImageRow { row_id, mime_type, metadata, position, data, seal } = row;
-        let images = found.entry(row_id).or_default();
-        images.sound &= seal::agrees(seal.as_deref(), || seal::image(id_of_row(row_id), position, &mime_type, metadata.as_deref(), &data));
-        let metadata = metadata.and_then(|json| {
-            let object = serde_json::from_str(&json);
-            images.sound &= object.is_ok();
-            object.ok()
-        });
-        images.images.push(ImageInput { data: ImageBytes(data), mime_type: Some(mime_type), metadata });
+    let mut found = HashMap::new();
+    for &row_id in row_ids {
+        let rows: Vec<ImageRow> = images::table
+            .filter(images::owner.eq(owner))
+            .filter(images::row_id.eq(row_id))
+            .order(images::position)
+            .select((images::position, images::mime_type, images::metadata, images::data, images::seal))
+            .load(conn)
+            .map_err(store_error)?;
+        let mut images = Images::default();
+        for (position, mime_type, metadata, data, seal) in rows {
+            let mime_type = String::from(mime_type);
+            images.sound &=
+                seal::agrees(seal.as_deref(), || seal::image(id_of_row(row_id), position, &mime_type, metadata.as_deref(), &data));
+            let metadata = metadata.and_then(|json| {
+                let object = serde_json::from_str(&json);
+                images.sound &= object.is_ok();
+                object.ok()
+            });
+            images.images.push(ImageInput { data: ImageBytes(data), mime_type: Some(mime_type), metadata });
+        }
+        if !images.images.is_empty() {
+            found.insert(row_id, images);
+        }
     }
     Ok(found)
-}
-
-fn of_rows(owner: i64, row_ids: &[i64]) -> Fragment {
-    let mut rows = Fragment::new(" FROM images WHERE owner = ");
-    rows.bind(Bind::Int(owner)).push(" AND row_id IN (SELECT value FROM json_each(");
-    rows.bind(Bind::Text(serde_json::json!(row_ids).to_string())).push("))");
-    rows
 }
