@@ -18,9 +18,9 @@ pub const BYTES_PER_VALUE: usize = 260;
 /// both are written.
 pub const BYTES_PER_REPLY_BYTE: usize = 7;
 
-/// Requests at once, over all callers.
+/// Concurrent requests over all callers.
 const MAX_REQUESTS: usize = 512;
-/// Requests at once of all callers whom the service did not name yet, together.
+/// Concurrent requests of all callers that are not authenticated yet, together.
 const MAX_UNKNOWN_REQUESTS: usize = 32;
 /// For how long after a refusal the others may not take more than half.
 const CONTENTION: Duration = Duration::from_secs(5);
@@ -31,11 +31,11 @@ const WARN_AGAIN: Duration = Duration::from_secs(10);
 /// Whose request it is, as far as memory is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Caller {
-    /// Everybody, where nobody is authenticated.
+    /// All callers, when authentication is off.
     Anyone,
     /// The holder of a key or token, by its SHA-256.
     Key([u8; 32]),
-    /// All whom the service could not be asked about, together.
+    /// All callers that are not authenticated yet, together.
     Unknown,
 }
 

@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const MAX_KNOWN: usize = 10_000;
 /// Questions to the service at once about callers that it named before.
 const MAX_ASKING: usize = 256;
-/// Questions at once about all others: they keep nobody waiting who is known.
+/// Concurrent authentication requests for unknown callers; known callers do not wait for them.
 const MAX_ASKING_NEW: usize = 64;
 
 /// The scopes that tools need.

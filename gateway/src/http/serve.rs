@@ -66,8 +66,8 @@ pub async fn serve(listener: TcpListener, app: Router, limits: ConnectionLimits,
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
-        // What nobody reads yet, as before authentication, is bounded by the window: it starts small and grows as it
-        // is read.
+        // The window bounds what is received and not read yet, as before authentication. It starts small and grows with
+        // what is read.
         .adaptive_window(true)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(10));
@@ -273,10 +273,10 @@ impl Progress {
     }
 
     /// Whether the peer takes nothing, or too slowly.
-    fn is_stuck(&self, patience: Duration) -> bool {
+    fn is_stuck(&self, write_timeout: Duration) -> bool {
         self.state().in_work.values().any(|step| match step {
             Step::Asked | Step::Reply { latest: None, unsent: 0, .. } => false,
-            Step::Reply { latest, moved, .. } => moved.elapsed() > patience || latest.is_some_and(|latest| latest < Instant::now()),
+            Step::Reply { latest, moved, .. } => moved.elapsed() > write_timeout || latest.is_some_and(|latest| latest < Instant::now()),
         })
     }
 }

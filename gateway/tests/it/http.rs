@@ -284,15 +284,20 @@ fn chunks(count: usize) -> (Body, std::sync::Arc<std::sync::atomic::AtomicUsize>
     (Body::from_stream(chunks), taken)
 }
 
-fn guarded(setup: &crate::fake::Setup, budget: std::sync::Arc<Budget>) -> axum::Router {
+fn router_with(setup: &crate::fake::Setup, budget: std::sync::Arc<Budget>, guarded_as: Option<Guarded>) -> axum::Router {
     let config = HttpConfig {
         listen: "127.0.0.1:7421".parse().unwrap(),
         allowed_hosts: vec![],
         allowed_origins: vec![],
-        guarded_as: Some(Guarded { resource: "http://127.0.0.1:7421/mcp".into(), issuer: None, scope_prefix: String::new() }),
+        guarded_as,
         max_message_bytes: MAX_MESSAGE_BYTES,
     };
     app(setup.gateway.clone(), &config, budget, tokio_util::sync::CancellationToken::new())
+}
+
+fn guarded(setup: &crate::fake::Setup, budget: std::sync::Arc<Budget>) -> axum::Router {
+    let guarded_as = Guarded { resource: "http://127.0.0.1:7421/mcp".into(), issuer: None, scope_prefix: String::new() };
+    router_with(setup, budget, Some(guarded_as))
 }
 
 #[tokio::test]
@@ -322,14 +327,7 @@ async fn nothing_is_read_from_a_caller_without_a_key_and_little_from_one_whom_th
 async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_announced_one_takes_nothing() {
     let setup = setup(Credentials::Callers);
     let budget = budget();
-    let config = HttpConfig {
-        listen: "127.0.0.1:7421".parse().unwrap(),
-        allowed_hosts: vec![],
-        allowed_origins: vec![],
-        guarded_as: None,
-        max_message_bytes: MAX_MESSAGE_BYTES,
-    };
-    let router = app(setup.gateway.clone(), &config, budget.clone(), tokio_util::sync::CancellationToken::new());
+    let router = router_with(&setup, budget.clone(), None);
     let (body, taken) = chunks(1);
     let request = with(post(LEGACY, &list()).map(|_| body), "content-length", &(MAX_MESSAGE_BYTES + 1).to_string());
     assert_eq!(exchange(&router, request).await.0, StatusCode::PAYLOAD_TOO_LARGE);
@@ -352,14 +350,7 @@ async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_annou
 async fn a_reply_for_which_there_is_no_room_is_an_error_that_says_so() {
     let setup = setup(Credentials::Callers);
     let budget = Budget::new(1024 * 1024, 0);
-    let config = HttpConfig {
-        listen: "127.0.0.1:7421".parse().unwrap(),
-        allowed_hosts: vec![],
-        allowed_origins: vec![],
-        guarded_as: None,
-        max_message_bytes: MAX_MESSAGE_BYTES,
-    };
-    let router = app(setup.gateway.clone(), &config, budget.clone(), tokio_util::sync::CancellationToken::new());
+    let router = router_with(&setup, budget.clone(), None);
     let call = LEGACY.request(1, "tools/call", json!({"name": "get_context_by_ids", "arguments": {"context_ids": [42]}}));
     let (status, reply) = exchange(&router, post(LEGACY, &call)).await;
     assert_eq!((status, &reply["result"]["isError"]), (StatusCode::OK, &json!(false)));

@@ -2,7 +2,7 @@
 //!
 //! A digest decides in microseconds. bcrypt takes 60 to 90 ms on purpose, so that it is bounded: for each lookup prefix one
 //! secret is verified at a time, wrong ones make the next one wait, and over all prefixes half of the cores are used. What
-//! was begun runs to its end, also when nobody waits for it any more: whoever hangs up makes no room for more.
+//! has begun runs to its end, even when its caller has gone: hanging up must not make room for another attempt.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +23,8 @@ use crate::secret::KeySecret;
 /// Secrets of one prefix that may wait for bcrypt, and of all.
 const MAX_WAITING: usize = 16;
 const MAX_WAITING_IN_ALL: usize = 4_096;
-/// For how long a request waits for bcrypt. The verification goes on, so that a valid key is known when it comes again.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a request waits for bcrypt. The verification goes on, so that a valid key is known when it comes again.
+const WAIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause after a wrong secret: at first, and at most. It doubles with each wrong one in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_millis(800);
@@ -106,7 +106,7 @@ impl Verifier {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, verification).await.unwrap_or_else(|_| Err(busy()))
+        tokio::time::timeout(WAIT_TIMEOUT, verification).await.unwrap_or_else(|_| Err(busy()))
     }
 }
 
