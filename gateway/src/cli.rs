@@ -12,7 +12,7 @@ use crate::handler::Credentials;
 use crate::http::{ConnectionLimits, Guarded};
 use crate::key_file::KeyFile;
 use crate::local::LocalService;
-use crate::memory::Budget;
+use crate::memory::{BYTES_PER_BYTE, Budget};
 
 /// MCP gateway of the context service: turns each tool call into one gRPC request.
 #[derive(Debug, Parser)]
@@ -63,8 +63,8 @@ pub struct BackendArgs {
     /// Megabytes of images in one request, at most; also sets the largest message. The service has the same setting
     #[arg(long, env = "MAX_TOTAL_SIZE_MB", default_value = "100", value_parser = megabytes)]
     pub max_total_size_mb: u64,
-    /// Megabytes of requests and replies held at once, 64 to 1048576; more is refused until there is room. The largest
-    /// message always fits, which takes seven times its size
+    /// Megabytes of requests and replies held at once, 64 to 1048576; more is refused until there is room. A request takes
+    /// three times its size and a reply seven times, so that 512 MB are enough for 156 and 68 MB
     #[arg(long, env = "GATEWAY_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = request_memory)]
     pub request_memory_mb: usize,
     /// Tools to list: default (the documented ones) or full
@@ -100,13 +100,19 @@ impl BackendArgs {
     /// The memory of requests and replies.
     #[must_use]
     pub fn budget(&self) -> Arc<Budget> {
-        Budget::new(self.request_memory_mb.saturating_mul(1024 * 1024), self.max_message_bytes())
+        Budget::new(self.request_memory_mb.saturating_mul(1024 * 1024))
     }
 
-    /// The largest message on any wire, in bytes.
+    /// The largest message that the service sends or takes, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         context_model::max_message_bytes(self.max_total_size_mb)
+    }
+
+    /// The largest request of a client, in bytes: the service takes it, and the memory has room for it.
+    #[must_use]
+    pub fn max_request_bytes(&self) -> usize {
+        self.max_message_bytes().min(self.budget().largest_share() / BYTES_PER_BYTE)
     }
 }
 

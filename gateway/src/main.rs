@@ -51,7 +51,7 @@ fn serve_stdio(args: &StdioArgs) -> Outcome {
     let outcome = runtime.block_on(async {
         let stop = stop_on_signals()?;
         let gateway = gateway(&args.backend, args.credentials()?)?;
-        stdio::serve(gateway, args.backend.max_message_bytes(), args.backend.budget(), stop).await?;
+        stdio::serve(gateway, args.backend.max_request_bytes(), args.backend.budget(), stop).await?;
         Ok(())
     });
     // Where stdin is no pipe, a thread may still be blocked reading it.
@@ -76,7 +76,7 @@ fn serve_http(args: &HttpArgs) -> Outcome {
             allowed_hosts: given(&args.allowed_hosts),
             allowed_origins: given(&args.allowed_origins),
             guarded_as: args.guarded(listen),
-            max_message_bytes: args.backend.max_message_bytes(),
+            max_message_bytes: args.backend.max_request_bytes(),
         };
         eprintln!("context-gateway listens on http://{listen}/mcp (service: {})", gateway.backend());
         eprintln!("register it: claude mcp add --transport http context http://{listen}/mcp");

@@ -65,12 +65,10 @@ struct Held {
 }
 
 impl Budget {
-    /// A budget of `bytes`, or of what the largest message needs, whichever is more.
+    /// A budget of `bytes`.
     #[must_use]
-    pub fn new(bytes: usize, max_message_bytes: usize) -> Arc<Self> {
-        // A sixteenth is kept for newcomers.
-        let largest = max_message_bytes.saturating_mul(BYTES_PER_REPLY_BYTE) / 15 * 16 + 16;
-        Arc::new(Self { total: bytes.max(largest), state: Mutex::default(), released: Notify::new() })
+    pub fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self { total: bytes, state: Mutex::default(), released: Notify::new() })
     }
 
     /// Bytes that are held now.
@@ -83,6 +81,12 @@ impl Budget {
     #[must_use]
     pub const fn total(&self) -> usize {
         self.total
+    }
+
+    /// Bytes that one request can hold: all but the sixteenth that is kept for callers that hold little.
+    #[must_use]
+    pub const fn largest_share(&self) -> usize {
+        self.total / 16 * 15
     }
 
     /// A share for one request, empty yet.
@@ -181,26 +185,24 @@ impl Lease {
             *held += bytes;
             return Ok(());
         }
-        let most = if self.caller == Caller::Unknown { self.budget.total / 16 } else { self.budget.total / 16 * 15 };
-        Err(if held.saturating_add(bytes) > most && self.caller != Caller::Unknown {
-            let sentence = "the request would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); split it, or ask for less";
-            Error::new(Reason::RequestTooLarge, sentence)
-        } else {
-            overloaded()
-        })
+        let could_never_fit = held.saturating_add(bytes) > self.budget.largest_share() && self.caller != Caller::Unknown;
+        Err(if could_never_fit { too_large() } else { overloaded() })
     }
 
     /// Makes the share as large as this, waiting until there is room: where there is one client, which sends no more
     /// while it waits.
-    pub async fn grow_to(&self, bytes: usize) {
+    ///
+    /// # Errors
+    /// `REQUEST_TOO_LARGE` when it could never be enough.
+    pub async fn grow_to(&self, bytes: usize) -> Result<(), Error> {
         loop {
             let mut released = std::pin::pin!(self.budget.released.notified());
             released.as_mut().enable();
             let missing = bytes.saturating_sub(*self.bytes());
-            if missing == 0 || self.grow(missing).is_ok() {
-                return;
+            match if missing == 0 { Ok(()) } else { self.grow(missing) } {
+                Err(error) if error.reason == Reason::Overloaded => released.await,
+                ended => return ended,
             }
-            released.await;
         }
     }
 
@@ -252,6 +254,11 @@ impl Drop for Lease {
     }
 }
 
+fn too_large() -> Error {
+    let sentence = "the request would take more memory than the gateway has (GATEWAY_REQUEST_MEMORY_MB); split it, or ask for less";
+    Error::new(Reason::RequestTooLarge, sentence)
+}
+
 fn overloaded() -> Error {
     Error::new(Reason::Overloaded, "too many requests at once; retry in a second").with_retry_after(Duration::from_secs(1))
 }
@@ -264,7 +271,7 @@ mod tests {
     const B: Caller = Caller::Key([2; 32]);
 
     fn budget() -> Arc<Budget> {
-        Budget::new(1600, 0)
+        Budget::new(1600)
     }
 
     #[test]
@@ -329,13 +336,16 @@ mod tests {
         let mut waiting = std::pin::pin!(waiting);
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         drop(first);
-        waiting.await;
+        waiting.await.unwrap();
         assert_eq!(budget.used(), 500);
+        let too_much = budget.largest_share() + 1;
+        let error = second.grow_to(too_much).await.unwrap_err();
+        assert_eq!(error.reason, Reason::RequestTooLarge);
     }
 
     #[test]
-    fn the_largest_reply_always_fits() {
-        let budget = Budget::new(0, 1_000_000);
+    fn a_reply_that_could_never_fit_is_refused_for_its_size() {
+        let budget = Budget::new(8_000_000);
         budget.enter(A).unwrap().admit_reply(1_000_000).unwrap();
         let lease = budget.enter(A).unwrap();
         assert_eq!(lease.admit_reply(1_100_000).unwrap_err().reason, Reason::RequestTooLarge);

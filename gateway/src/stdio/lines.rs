@@ -164,7 +164,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 && line.bytes.len() + STEP > line.leased
             {
                 let wanted = line.leased.max(line.bytes.len()) + STEP;
-                lease.grow_to(wanted).await;
+                lease.grow_to(wanted).await.map_err(io::Error::other)?;
                 line.leased = wanted;
             }
             let available = self.reader.fill_buf().await?;
@@ -194,7 +194,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
         if let Some(lease) = &self.line.lease {
             let bytes = self.line.bytes.len() * BYTES_PER_BYTE + self.line.scan.values() * BYTES_PER_VALUE;
-            lease.grow_to(bytes).await;
+            if let Err(error) = lease.grow_to(bytes).await {
+                return self.line.scan.id().map_or(Ok(None), |id| Err(envelope::error(&id, -32600, &error.message)));
+            }
             lease.settle(bytes);
         }
         let line = self.line.bytes.strip_prefix(UTF8_BOM).unwrap_or(&self.line.bytes).trim_ascii();

@@ -349,7 +349,7 @@ async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_annou
 #[tokio::test]
 async fn a_reply_for_which_there_is_no_room_is_an_error_that_says_so() {
     let setup = setup(Credentials::Callers);
-    let budget = Budget::new(1024 * 1024, 0);
+    let budget = Budget::new(1024 * 1024);
     let router = router_with(&setup, budget.clone(), None);
     let call = LEGACY.request(1, "tools/call", json!({"name": "get_context_by_ids", "arguments": {"context_ids": [42]}}));
     let (status, reply) = exchange(&router, post(LEGACY, &call)).await;

@@ -47,7 +47,7 @@ pub fn router(setup: &Setup) -> Router {
 
 /// Memory for one message of the largest size.
 pub fn budget() -> std::sync::Arc<Budget> {
-    Budget::new(0, MAX_MESSAGE_BYTES)
+    Budget::new(8 * MAX_MESSAGE_BYTES)
 }
 
 /// Requests that no parser of MCP accepts, with the code of the error that each must get, and its id.

@@ -35,8 +35,16 @@ impl Connection {
     /// # Errors
     /// What the connection fails with.
     pub async fn try_open(address: SocketAddr) -> std::io::Result<Self> {
+        Self::try_open_with_window(address, 16 * 1024).await
+    }
+
+    /// Connects and lets the peer send `window` bytes on each stream.
+    ///
+    /// # Errors
+    /// What the connection fails with.
+    pub async fn try_open_with_window(address: SocketAddr, window: u32) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
-        let handshake = h2::client::Builder::new().initial_window_size(16 * 1024).handshake(stream);
+        let handshake = h2::client::Builder::new().initial_window_size(window).handshake(stream);
         let (send, connection) = handshake.await.map_err(std::io::Error::other)?;
         tokio::spawn(async move {
             let _ = connection.await;
@@ -92,7 +100,11 @@ impl Connection {
         self.try_request(self.grpc_request(path, key), false).await
     }
 
-    async fn try_request(&self, request: Request<()>, end: bool) -> Result<Stream, h2::Error> {
+    /// Any request, unless the connection is gone.
+    ///
+    /// # Errors
+    /// What the connection ended with.
+    pub async fn try_request(&self, request: Request<()>, end: bool) -> Result<Stream, h2::Error> {
         let mut send = self.send.clone().ready().await?;
         let (response, body) = send.send_request(request, end)?;
         Ok(Stream { body, response: Some(response), head: None })

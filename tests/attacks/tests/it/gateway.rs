@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use context_attacks::Target;
 use context_attacks::gateway::{HttpGateway, anonymous_kib, highest};
+use context_attacks::http2::Connection;
 use context_faults::process::Home;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -16,9 +18,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// What a process may hold beside what it counts.
 const SLACK_KIB: u64 = 64 * 1024;
-/// Images of one megabyte in one request still mean messages of 64 MiB, and the largest message always fits.
-const BUDGET_KIB: u64 = 64 * 1024 * 7 * 16 / 15 + 1;
-const SETTINGS: [(&str, &str); 2] = [("GATEWAY_REQUEST_MEMORY_MB", "64"), ("MAX_TOTAL_SIZE_MB", "1")];
+const BUDGET_KIB: u64 = 128 * 1024;
+const SETTINGS: [(&str, &str); 1] = [("GATEWAY_REQUEST_MEMORY_MB", "128")];
 
 fn head(key: Option<&str>, framing: &str) -> String {
     let authorization = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
@@ -75,12 +76,82 @@ async fn chunked_bodies_of_unknown_callers_are_not_held() {
     assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some("sk_prod_garbage"), &list_tools()).await.unwrap(), 200);
 }
 
+/// Streams with large heads and bodies without an end, from callers who take no byte of the refusal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply() {
+    const CONNECTIONS: usize = 48;
+    const STREAMS: usize = 256;
+    let target = Target::start(&[]).await;
+    let mut command = target.home.command("context-gateway");
+    command.env("CONTEXT_BACKEND", format!("http://{}", target.address())).envs(SETTINGS);
+    let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
+    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.read_key), &list_tools()).await.unwrap(), 200);
+    let idle = gateway.anonymous_kib();
+    let mut connections = Vec::new();
+    let mut streams = Vec::new();
+    let mut most = idle;
+    for connection in 0..CONNECTIONS {
+        let attacker = Connection::try_open_with_window(gateway.address(), 0).await.unwrap();
+        for stream in 0..STREAMS {
+            // Each head is another one, so that the compression of heads does not make it small for the receiver.
+            let head = format!("{connection}-{stream}-").repeat(1024);
+            let request = http::Request::post(format!("http://{}/mcp", gateway.address()))
+                .header("content-type", "application/json")
+                .header("x-large", &head[..head.len().min(16 * 1024)]);
+            // A connection that is refused as a whole is as good.
+            let Ok(mut sent) = attacker.try_request(request.body(()).unwrap(), false).await else { break };
+            sent.send(Bytes::from_static(&[b' '; 1024]), false).await;
+            streams.push(sent);
+        }
+        connections.push(attacker);
+        most = most.max(gateway.anonymous_kib());
+    }
+    let until = Instant::now() + Duration::from_secs(3);
+    most = most.max(highest(|| gateway.anonymous_kib(), || Instant::now() > until).await);
+    eprintln!("{} streams hold {} MiB", streams.len(), (most - idle) / 1024);
+    assert!(most <= idle + BUDGET_KIB / 16 + SLACK_KIB, "{} MiB", (most - idle) / 1024);
+    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.read_key), &list_tools()).await.unwrap(), 200);
+}
+
+/// Bodies without an end from a caller with a key, on many streams of few connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http2_bodies_without_an_end_are_held_within_the_budget() {
+    let target = Target::start(&[]).await;
+    let mut command = target.home.command("context-gateway");
+    command.env("CONTEXT_BACKEND", format!("http://{}", target.address())).envs(SETTINGS);
+    let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
+    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list_tools()).await.unwrap(), 200);
+    let idle = gateway.anonymous_kib();
+    let piece = Bytes::from(vec![b' '; 64 * 1024]);
+    let mut senders = Vec::new();
+    for _ in 0..8 {
+        let attacker = Connection::open(gateway.address()).await;
+        for _ in 0..32 {
+            let request = http::Request::post(format!("http://{}/mcp", gateway.address()))
+                .header("content-type", "application/json")
+                .header("authorization", format!("Bearer {}", target.read_key));
+            let mut stream = attacker.request(request.body(()).unwrap(), false).await;
+            for _ in 0..32 {
+                stream.send(piece.clone(), false).await;
+            }
+            // The end does not come.
+            senders.push((attacker.clone(), stream));
+        }
+    }
+    let until = Instant::now() + Duration::from_secs(6);
+    let most = highest(|| gateway.anonymous_kib(), || Instant::now() > until).await;
+    eprintln!("held at most {} MiB of {} MiB", (most - idle) / 1024, BUDGET_KIB / 1024);
+    assert!(most <= idle + BUDGET_KIB + SLACK_KIB, "{} MiB", (most - idle) / 1024);
+    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list_tools()).await.unwrap(), 200);
+    drop(senders);
+}
+
 /// Large replies that are asked for and not read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
     const READERS: usize = 30;
     let target = Target::start(&[("MAX_TOTAL_SIZE_MB", "40")]).await;
-    let data = "A".repeat(8 * 1024 * 1024);
+    let data = "A".repeat(4 * 1024 * 1024);
     let mut ids = Vec::new();
     for text in ["a", "b", "c"] {
         let entry = json!({"thread_id": "t", "source": "user", "text": text, "images": [{"data": data, "mime_type": "image/png"}]});
