@@ -32,14 +32,26 @@ impl Baseline {
     /// When the file is missing or something else.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?)
+        Ok(
+            serde_json::from_slice(&text)
+                .map_err(|error| format!("{}: {error}", path.display()))?,
+        )
     }
 
     /// The ratios of a report.
     pub fn of(report: &Report) -> Self {
         let round = |value: f64| (value * 1000.0).round() / 1000.0;
-        let entry = |ratio: crate::report::Ratio| Entry { ratio: round(ratio.value), higher_is_better: ratio.higher_is_better };
-        Self { ratios: report.ratios().into_iter().map(|(name, ratio)| (name, entry(ratio))).collect() }
+        let entry = |ratio: crate::report::Ratio| Entry {
+            ratio: round(ratio.value),
+            higher_is_better: ratio.higher_is_better,
+        };
+        Self {
+            ratios: report
+                .ratios()
+                .into_iter()
+                .map(|(name, ratio)| (name, entry(ratio)))
+                .collect(),
+        }
     }
 
     /// Writes it.
@@ -47,7 +59,10 @@ impl Baseline {
     /// # Errors
     /// When the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        Ok(std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
+        Ok(std::fs::write(
+            path,
+            serde_json::to_string_pretty(self)? + "\n",
+        )?)
     }
 
     /// What is worse now than it was, beyond the tolerance, and how many ratios are in both.
@@ -55,14 +70,31 @@ impl Baseline {
         let mut out = String::new();
         let mut compared = 0;
         for (name, now) in report.ratios() {
-            let Some(Entry { ratio: then, higher_is_better }) = self.ratios.get(&name) else { continue };
+            let Some(Entry {
+                ratio: then,
+                higher_is_better,
+            }) = self.ratios.get(&name)
+            else {
+                continue;
+            };
             compared += 1;
-            let worse = if *higher_is_better { then / now.value } else { now.value / then };
+            let worse = if *higher_is_better {
+                then / now.value
+            } else {
+                now.value / then
+            };
             if worse > TOLERANCE {
-                let _ = writeln!(out, "  WORSE  {name}: ratio {:.2}, was {then:.2}", now.value);
+                let _ = writeln!(
+                    out,
+                    "  WORSE  {name}: ratio {:.2}, was {then:.2}",
+                    now.value
+                );
             }
         }
-        let _ = writeln!(out, "  {compared} ratios compared, pointed out when worse by more than a factor of {TOLERANCE}");
+        let _ = writeln!(
+            out,
+            "  {compared} ratios compared, pointed out when worse by more than a factor of {TOLERANCE}"
+        );
         out
     }
 }

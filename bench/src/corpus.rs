@@ -61,7 +61,10 @@ impl Corpus {
         for share in &mut cumulative {
             *share /= total;
         }
-        Self { words: (0..VOCABULARY).map(word).collect(), cumulative }
+        Self {
+            words: (0..VOCABULARY).map(word).collect(),
+            cumulative,
+        }
     }
 
     /// The word of a rank; 0 is the most frequent.
@@ -79,10 +82,16 @@ impl Corpus {
                 text.push_str(if random.below(12) == 0 { ". " } else { " " });
             }
             let share = random.unit();
-            text.push_str(&self.words[self.cumulative.partition_point(|below| *below < share).min(VOCABULARY - 1)]);
+            text.push_str(
+                &self.words[self
+                    .cumulative
+                    .partition_point(|below| *below < share)
+                    .min(VOCABULARY - 1)],
+            );
         }
-        let mut tags: Vec<String> =
-            (0..1 + random.below(3)).map(|_| format!("tag-{:03}", random.below(TAGS).min(random.below(TAGS)))).collect();
+        let mut tags: Vec<String> = (0..1 + random.below(3))
+            .map(|_| format!("tag-{:03}", random.below(TAGS).min(random.below(TAGS))))
+            .collect();
         tags.sort();
         tags.dedup();
         let metadata = json!({
@@ -92,11 +101,17 @@ impl Corpus {
             "priority": 1 + random.below(10),
             "review": {"round": random.below(5), "score": (random.unit() * 1000.0).round() / 1000.0, "by": {"name": format!("reviewer-{}", random.below(8))}},
         });
-        let Value::Object(metadata) = metadata else { unreachable!("json! of braces is an object") };
+        let Value::Object(metadata) = metadata else {
+            unreachable!("json! of braces is an object")
+        };
         let thread = n / (THREAD_ENTRIES * 10) * 10 + n % 10;
         Entry {
             thread_id: format!("thread-{thread:06}"),
-            source: if random.below(2) == 0 { "user" } else { "agent" },
+            source: if random.below(2) == 0 {
+                "user"
+            } else {
+                "agent"
+            },
             text,
             metadata,
             tags,
@@ -107,8 +122,13 @@ impl Corpus {
     /// Entry `n` with an image of [`IMAGE_BYTES`].
     pub fn entry_with_image(&self, n: u64) -> Entry {
         let mut random = Random::new(n ^ 0x696D_6167_6500);
-        let image: Vec<u8> = (0..IMAGE_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
-        Entry { image: Some(image.into()), ..self.entry(n) }
+        let image: Vec<u8> = (0..IMAGE_BYTES / 8)
+            .flat_map(|_| random.next().to_le_bytes())
+            .collect();
+        Entry {
+            image: Some(image.into()),
+            ..self.entry(n)
+        }
     }
 }
 
@@ -185,8 +205,21 @@ mod tests {
     #[test]
     fn words_are_different_and_frequent_ones_are_in_most_entries() {
         let corpus = Corpus::new();
-        assert_eq!(corpus.words.iter().collect::<HashSet<_>>().len(), VOCABULARY);
-        let with = |rank| (0..300).filter(|n| corpus.entry(*n).text.split([' ', '.']).any(|word| word == corpus.word(rank))).count();
+        assert_eq!(
+            corpus.words.iter().collect::<HashSet<_>>().len(),
+            VOCABULARY
+        );
+        let with = |rank| {
+            (0..300)
+                .filter(|n| {
+                    corpus
+                        .entry(*n)
+                        .text
+                        .split([' ', '.'])
+                        .any(|word| word == corpus.word(rank))
+                })
+                .count()
+        };
         assert!(with(5) > 150, "{}", with(5));
         assert!((1..60).contains(&with(100)), "{}", with(100));
     }
@@ -194,10 +227,13 @@ mod tests {
     #[test]
     fn threads_have_a_hundred_entries() {
         let corpus = Corpus::new();
-        let threads = (0..2000).map(|n| corpus.entry(n).thread_id).fold(std::collections::BTreeMap::new(), |mut counts, thread| {
-            *counts.entry(thread).or_insert(0) += 1;
-            counts
-        });
+        let threads = (0..2000).map(|n| corpus.entry(n).thread_id).fold(
+            std::collections::BTreeMap::new(),
+            |mut counts, thread| {
+                *counts.entry(thread).or_insert(0) += 1;
+                counts
+            },
+        );
         assert!(threads.len() == 20 && threads.values().all(|count| *count == 100));
     }
 }

@@ -96,18 +96,25 @@ enum Part {
 #[derive(Debug, Subcommand)]
 enum Floor {
     #[command(name = "floor-echo", hide = true)]
-    Echo { socket: PathBuf, address: SocketAddr },
+    Echo {
+        socket: PathBuf,
+        address: SocketAddr,
+    },
     #[command(name = "floor-stdio", hide = true)]
     Stdio { socket: PathBuf },
     #[command(name = "floor-http", hide = true)]
-    Http { socket: PathBuf, address: SocketAddr },
+    Http {
+        socket: PathBuf,
+        address: SocketAddr,
+    },
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let outcome = match cli.floor {
         Some(floor) => serve(floor),
-        None => runtime(tokio::runtime::Builder::new_current_thread()).and_then(|runtime| runtime.block_on(run(&cli))),
+        None => runtime(tokio::runtime::Builder::new_current_thread())
+            .and_then(|runtime| runtime.block_on(run(&cli))),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -126,9 +133,15 @@ fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runti
 fn serve(floor: Floor) -> Result<()> {
     use tokio::runtime::Builder;
     match floor {
-        Floor::Echo { socket, address } => runtime(Builder::new_multi_thread())?.block_on(floor::echo::serve(&socket, address)),
-        Floor::Stdio { socket } => runtime(Builder::new_current_thread())?.block_on(floor::hop::serve_stdio(&socket)),
-        Floor::Http { socket, address } => runtime(Builder::new_multi_thread())?.block_on(floor::hop::serve_http(&socket, address)),
+        Floor::Echo { socket, address } => {
+            runtime(Builder::new_multi_thread())?.block_on(floor::echo::serve(&socket, address))
+        }
+        Floor::Stdio { socket } => {
+            runtime(Builder::new_current_thread())?.block_on(floor::hop::serve_stdio(&socket))
+        }
+        Floor::Http { socket, address } => {
+            runtime(Builder::new_multi_thread())?.block_on(floor::hop::serve_http(&socket, address))
+        }
     }
 }
 
@@ -176,19 +189,36 @@ async fn run(cli: &Cli) -> Result<()> {
     let baseline = cli.baseline.as_deref().map(Baseline::read).transpose()?;
     context_store_sqlite::register_tokenizer();
     let dir = match &cli.dir {
-        Some(dir) => tempfile::Builder::new().prefix("context-bench-").tempdir_in(dir)?,
-        None => tempfile::Builder::new().prefix("context-bench-").tempdir()?,
+        Some(dir) => tempfile::Builder::new()
+            .prefix("context-bench-")
+            .tempdir_in(dir)?,
+        None => tempfile::Builder::new()
+            .prefix("context-bench-")
+            .tempdir()?,
     };
-    let bench = Bench { corpus: Corpus::new(), scale: scale(cli), dir: dir.path().to_owned(), progress: Progress::new() };
+    let bench = Bench {
+        corpus: Corpus::new(),
+        scale: scale(cli),
+        dir: dir.path().to_owned(),
+        progress: Progress::new(),
+    };
     let mut report = Report::default();
     describe(&bench, &mut report);
     if cli.only.contains(&Part::Store) {
         cases::store::run(&bench, &mut report).await?;
     }
-    if let Some(url) = cli.postgres.as_deref().filter(|_| cli.only.contains(&Part::Postgres)) {
+    if let Some(url) = cli
+        .postgres
+        .as_deref()
+        .filter(|_| cli.only.contains(&Part::Postgres))
+    {
         cases::postgres::run(&bench, &mut report, url).await?;
     }
-    if cli.only.iter().any(|part| !matches!(part, Part::Store | Part::Postgres)) {
+    if cli
+        .only
+        .iter()
+        .any(|part| !matches!(part, Part::Store | Part::Postgres))
+    {
         read(cli, &bench, &mut report).await?;
     }
     bench.progress.done();
@@ -203,7 +233,11 @@ async fn run(cli: &Cli) -> Result<()> {
         write!(out, "{}", report.table())?;
     }
     if let Some(baseline) = baseline {
-        let mut to: Box<dyn std::io::Write> = if cli.json { Box::new(std::io::stderr()) } else { Box::new(out) };
+        let mut to: Box<dyn std::io::Write> = if cli.json {
+            Box::new(std::io::stderr())
+        } else {
+            Box::new(out)
+        };
         write!(to, "\nBaseline\n{}", baseline.compare(&report))?;
     }
     if let Some(path) = &cli.write_baseline {
@@ -220,7 +254,10 @@ async fn read(cli: &Cli, bench: &Bench, report: &mut Report) -> Result<()> {
     let last = bench.scale.sizes.last().copied().unwrap_or(0);
     for &size in &bench.scale.sizes {
         let rate = loaded.up_to(size, bench, &service).await?;
-        report.fact(&format!("loaded up to {size} entries"), format!("{rate:.0} entries/s"));
+        report.fact(
+            &format!("loaded up to {size} entries"),
+            format!("{rate:.0} entries/s"),
+        );
         if cli.only.contains(&Part::Read) {
             cases::read::run(bench, report, &service, &loaded).await?;
         }
@@ -230,12 +267,20 @@ async fn read(cli: &Cli, bench: &Bench, report: &mut Report) -> Result<()> {
     }
     if cli.only.contains(&Part::Get) {
         let service = Service::start(&bench.dir.join("images.db"))?;
-        let mut loaded = Loaded { images: true, ..Loaded::default() };
-        loaded.up_to(bench.scale.image_gets as u64, bench, &service).await?;
+        let mut loaded = Loaded {
+            images: true,
+            ..Loaded::default()
+        };
+        loaded
+            .up_to(bench.scale.image_gets as u64, bench, &service)
+            .await?;
         cases::get::run(bench, report, &service, &loaded).await?;
         service.stop()?;
     }
-    report.fact("service, resident after the load", cases::start::mib(usage::Memory::of(service.id())));
+    report.fact(
+        "service, resident after the load",
+        cases::start::mib(usage::Memory::of(service.id())),
+    );
     service.stop()?;
     if cli.only.contains(&Part::Start) {
         cases::start::run(bench, report, &database, last).await?;
@@ -245,10 +290,27 @@ async fn read(cli: &Cli, bench: &Bench, report: &mut Report) -> Result<()> {
 
 fn describe(bench: &Bench, report: &mut Report) {
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
-    let build = if cfg!(debug_assertions) { ", DEBUG BUILD: the figures mean nothing" } else { "" };
+    let build = if cfg!(debug_assertions) {
+        ", DEBUG BUILD: the figures mean nothing"
+    } else {
+        ""
+    };
     report.fact("corpus", DESCRIPTION.to_owned());
-    report.fact("machine", format!("{processors} processors, databases in {}{build}", bench.dir.display()));
-    let Scale { clients, stores, gets, searches, rounds, .. } = &bench.scale;
+    report.fact(
+        "machine",
+        format!(
+            "{processors} processors, databases in {}{build}",
+            bench.dir.display()
+        ),
+    );
+    let Scale {
+        clients,
+        stores,
+        gets,
+        searches,
+        rounds,
+        ..
+    } = &bench.scale;
     report.fact(
         "rounds",
         format!("medians of {rounds} alternating rounds; {stores:?} stores for {clients:?} clients, {gets} gets, {searches} searches each"),

@@ -37,7 +37,10 @@ pub struct Contender<'a> {
 impl<'a> Contender<'a> {
     /// A contender by its name.
     pub fn new(name: impl Into<String>, run: impl FnMut(usize) -> Local<'a, Round> + 'a) -> Self {
-        Self { name: name.into(), run: Box::new(run) }
+        Self {
+            name: name.into(),
+            run: Box::new(run),
+        }
     }
 }
 
@@ -109,11 +112,23 @@ impl Series {
 
     /// The median over the rounds of this one's p50 minus the other's in the same round, in microseconds.
     pub fn p50_minus(&self, other: &Self) -> f64 {
-        median(self.rounds.iter().zip(&other.rounds).map(|(a, b)| a.p50_us - b.p50_us).collect())
+        median(
+            self.rounds
+                .iter()
+                .zip(&other.rounds)
+                .map(|(a, b)| a.p50_us - b.p50_us)
+                .collect(),
+        )
     }
 
     fn ratio(&self, floor: &Self, figure: impl Fn(&Summary) -> f64) -> f64 {
-        median(self.rounds.iter().zip(&floor.rounds).map(|(a, b)| figure(a) / figure(b)).collect())
+        median(
+            self.rounds
+                .iter()
+                .zip(&floor.rounds)
+                .map(|(a, b)| figure(a) / figure(b))
+                .collect(),
+        )
     }
 }
 
@@ -121,30 +136,54 @@ impl Series {
 ///
 /// # Errors
 /// The first failure of any contender.
-pub async fn alternate(mut contenders: Vec<Contender<'_>>, operations: usize, rounds: usize) -> Result<Vec<Series>> {
-    let mut series: Vec<Series> = contenders.iter().map(|c| Series { name: c.name.clone(), ..Series::default() }).collect();
+pub async fn alternate(
+    mut contenders: Vec<Contender<'_>>,
+    operations: usize,
+    rounds: usize,
+) -> Result<Vec<Series>> {
+    let mut series: Vec<Series> = contenders
+        .iter()
+        .map(|c| Series {
+            name: c.name.clone(),
+            ..Series::default()
+        })
+        .collect();
     let mut threads = vec![CpuTimes::default(); contenders.len()];
     for contender in &mut contenders {
-        (contender.run)(operations.div_ceil(5)).await.map_err(|error| format!("{}: {error}", contender.name))?;
+        (contender.run)(operations.div_ceil(5))
+            .await
+            .map_err(|error| format!("{}: {error}", contender.name))?;
     }
     for round in 0..rounds {
         for turn in 0..contenders.len() {
             let at = (round + turn) % contenders.len();
             let contender = &mut contenders[at];
-            let done = (contender.run)(operations).await.map_err(|error| format!("{}: {error}", contender.name))?;
+            let done = (contender.run)(operations)
+                .await
+                .map_err(|error| format!("{}: {error}", contender.name))?;
             threads[at].add(&done.service);
             series[at].rounds.push(summarise(done));
         }
     }
     for (series, threads) in series.iter_mut().zip(threads) {
         let operations = (operations * rounds) as f64;
-        series.threads = threads.by_thread().into_iter().map(|(name, us)| (name, us / operations)).collect();
+        series.threads = threads
+            .by_thread()
+            .into_iter()
+            .map(|(name, us)| (name, us / operations))
+            .collect();
     }
     Ok(series)
 }
 
 fn summarise(round: Round) -> Summary {
-    let Round { elapsed, mut latencies, service, gateway, client } = round;
+    let Round {
+        elapsed,
+        mut latencies,
+        service,
+        gateway,
+        client,
+    } = round;
     latencies.sort_unstable();
     let operations = latencies.len() as f64;
     Summary {
@@ -160,7 +199,9 @@ fn summarise(round: Round) -> Summary {
 /// A quantile of sorted times, in microseconds; the nearest rank.
 pub fn quantile(sorted: &[Duration], share: f64) -> f64 {
     let rank = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len().max(1));
-    sorted.get(rank - 1).map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+    sorted
+        .get(rank - 1)
+        .map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
 }
 
 /// The median; NaN of nothing.

@@ -29,8 +29,16 @@ impl Process {
     /// When it cannot be started.
     pub fn start(mut command: Command, log: PathBuf) -> Result<Self> {
         isolate(&mut command);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
-        let child = command.spawn().map_err(|error| format!("{} cannot be started: {error}", command.get_program().display()))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log)?);
+        let child = command.spawn().map_err(|error| {
+            format!(
+                "{} cannot be started: {error}",
+                command.get_program().display()
+            )
+        })?;
         Ok(Self { child, log })
     }
 
@@ -47,10 +55,16 @@ impl Process {
         let deadline = Instant::now() + PATIENCE;
         while TcpStream::connect(address).is_err() {
             if let Some(status) = self.child.try_wait()? {
-                return Err(format!("a process stopped with {status}: {}", self.last_words()).into());
+                return Err(
+                    format!("a process stopped with {status}: {}", self.last_words()).into(),
+                );
             }
             if Instant::now() > deadline {
-                return Err(format!("a process does not listen on {address}: {}", self.last_words()).into());
+                return Err(format!(
+                    "a process does not listen on {address}: {}",
+                    self.last_words()
+                )
+                .into());
             }
             std::thread::sleep(POLL);
         }
@@ -67,7 +81,11 @@ impl Process {
         loop {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(format!("a process stopped with {status}: {}", self.last_words()).into()),
+                Some(status) => {
+                    return Err(
+                        format!("a process stopped with {status}: {}", self.last_words()).into(),
+                    );
+                }
                 None if Instant::now() > deadline => return Err("a process does not stop".into()),
                 None => std::thread::sleep(Duration::from_millis(2)),
             }
@@ -99,7 +117,10 @@ impl Drop for Process {
 
 /// Clears the environment but for what programs need to run at all.
 pub fn isolate(command: &mut Command) {
-    let given: Vec<_> = command.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
+    let given: Vec<_> = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+        .collect();
     command.env_clear();
     for name in ["PATH", "HOME", "TMPDIR"] {
         if let Some(value) = std::env::var_os(name) {
@@ -120,7 +141,11 @@ pub fn beside(name: &str) -> Result<PathBuf> {
         return Ok(path);
     }
     let dir = own.parent().unwrap_or(Path::new("."));
-    Err(format!("there is no {name} in {}; build everything first: cargo build --release --workspace", dir.display()).into())
+    Err(format!(
+        "there is no {name} in {}; build everything first: cargo build --release --workspace",
+        dir.display()
+    )
+    .into())
 }
 
 /// An address of this machine that is free now.

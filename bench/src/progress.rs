@@ -11,14 +11,20 @@ pub struct Progress {
 impl Progress {
     /// Progress on stderr.
     pub fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal() }
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+        }
     }
 
     /// A new step.
     pub fn step(&self, what: &str) {
         let mut out = std::io::stderr().lock();
         // Whether anybody can read it does not matter.
-        let _ = if self.terminal { write!(out, "\r\x1b[K{what} …") } else { writeln!(out, "{what} …") };
+        let _ = if self.terminal {
+            write!(out, "\r\x1b[K{what} …")
+        } else {
+            writeln!(out, "{what} …")
+        };
         let _ = out.flush();
     }
 

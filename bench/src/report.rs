@@ -26,12 +26,18 @@ pub struct Ratio {
 impl Ratio {
     /// A ratio of throughputs.
     pub const fn higher(value: f64) -> Self {
-        Self { value, higher_is_better: true }
+        Self {
+            value,
+            higher_is_better: true,
+        }
     }
 
     /// A ratio of times.
     pub const fn lower(value: f64) -> Self {
-        Self { value, higher_is_better: false }
+        Self {
+            value,
+            higher_is_better: false,
+        }
     }
 }
 
@@ -47,7 +53,12 @@ pub struct Section {
 impl Section {
     /// An empty one.
     pub fn new(name: &str, about: &str) -> Self {
-        Self { name: name.to_owned(), about: about.to_owned(), lines: Vec::new(), notes: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            lines: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// Adds a contender; a floor has no ratio.
@@ -74,16 +85,32 @@ pub struct Goal {
 impl Goal {
     /// The figure must not be lower.
     pub const fn at_least(name: String, value: f64, bound: f64, unit: &'static str) -> Self {
-        Self { name, value, bound, unit, at_least: true }
+        Self {
+            name,
+            value,
+            bound,
+            unit,
+            at_least: true,
+        }
     }
 
     /// The figure must not be higher.
     pub const fn at_most(name: String, value: f64, bound: f64, unit: &'static str) -> Self {
-        Self { name, value, bound, unit, at_least: false }
+        Self {
+            name,
+            value,
+            bound,
+            unit,
+            at_least: false,
+        }
     }
 
     fn is_met(&self) -> bool {
-        if self.at_least { self.value >= self.bound } else { self.value <= self.bound }
+        if self.at_least {
+            self.value >= self.bound
+        } else {
+            self.value <= self.bound
+        }
     }
 }
 
@@ -111,7 +138,9 @@ impl Report {
     /// Every ratio by its name, and whether more is better.
     pub fn ratios(&self) -> Vec<(String, Ratio)> {
         let of_section = |section: &Section| {
-            let ratios = section.lines.iter().filter_map(|(series, ratio)| Some((format!("{}: {}", section.name, series.name), (*ratio)?)));
+            let ratios = section.lines.iter().filter_map(|(series, ratio)| {
+                Some((format!("{}: {}", section.name, series.name), (*ratio)?))
+            });
             ratios.collect::<Vec<_>>()
         };
         self.sections.iter().flat_map(of_section).collect()
@@ -152,9 +181,21 @@ impl Report {
             let _ = writeln!(out, "\nGoals (for an idle machine)");
         }
         for goal in &self.goals {
-            let Goal { name, value, bound, unit, at_least } = goal;
-            let (word, sign) = (if goal.is_met() { "met" } else { "MISSED" }, if *at_least { '≥' } else { '≤' });
-            let _ = writeln!(out, "  {word:<7} {name}: {value:.2} {unit} (goal {sign} {bound} {unit})");
+            let Goal {
+                name,
+                value,
+                bound,
+                unit,
+                at_least,
+            } = goal;
+            let (word, sign) = (
+                if goal.is_met() { "met" } else { "MISSED" },
+                if *at_least { '≥' } else { '≤' },
+            );
+            let _ = writeln!(
+                out,
+                "  {word:<7} {name}: {value:.2} {unit} (goal {sign} {bound} {unit})"
+            );
         }
         out
     }
@@ -170,7 +211,11 @@ impl Report {
                 json!({"name": name, "value": value, "bound": bound, "unit": unit, "at_least": at_least, "met": goal.is_met()})
             })
             .collect();
-        let facts: Map<String, Value> = self.facts.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect();
+        let facts: Map<String, Value> = self
+            .facts
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()))
+            .collect();
         json!({"facts": facts, "sections": sections, "goals": goals})
     }
 }

@@ -39,9 +39,17 @@ impl Service {
         let address = free_address()?;
         let socket = database.with_extension("sock");
         let mut command = Command::new(beside("context-service")?);
-        command.env("DB_PATH", database).env("CONTEXT_LISTEN", address.to_string()).env("CONTEXT_SOCKET", &socket);
+        command
+            .env("DB_PATH", database)
+            .env("CONTEXT_LISTEN", address.to_string())
+            .env("CONTEXT_SOCKET", &socket);
         let process = Process::start(command, database.with_extension("log"))?;
-        Ok(Self { process, address, socket, database: database.to_owned() })
+        Ok(Self {
+            process,
+            address,
+            socket,
+            database: database.to_owned(),
+        })
     }
 
     /// Its process id.
@@ -74,7 +82,10 @@ impl HttpGateway {
     pub fn start(socket: &Path) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(beside("context-gateway")?);
-        command.arg("http").env("CONTEXT_BACKEND", unix(socket)).env("GATEWAY_LISTEN", address.to_string());
+        command
+            .arg("http")
+            .env("CONTEXT_BACKEND", unix(socket))
+            .env("GATEWAY_LISTEN", address.to_string());
         Self::wait(command, address, socket.with_extension("gateway.log"))
     }
 
@@ -85,7 +96,10 @@ impl HttpGateway {
     pub fn start_floor(socket: &Path) -> Result<Self> {
         let address = free_address()?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("floor-http").arg(socket).arg(address.to_string());
+        command
+            .arg("floor-http")
+            .arg(socket)
+            .arg(address.to_string());
         Self::wait(command, address, socket.with_extension("floor-gateway.log"))
     }
 
@@ -156,9 +170,16 @@ impl Echo {
         let address = free_address()?;
         let socket = dir.join(format!("echo-{}.sock", address.port()));
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("floor-echo").arg(&socket).arg(address.to_string());
+        command
+            .arg("floor-echo")
+            .arg(&socket)
+            .arg(address.to_string());
         let process = Process::start(command, socket.with_extension("log"))?;
-        Ok(Self { process, address, socket })
+        Ok(Self {
+            process,
+            address,
+            socket,
+        })
     }
 
     /// Its process id.

@@ -20,12 +20,18 @@ impl Drop for Handle {
 
 impl Handle {
     fn check(&self, code: c_int) -> Result<()> {
-        if code == ffi::SQLITE_OK { Ok(()) } else { Err(self.message().into()) }
+        if code == ffi::SQLITE_OK {
+            Ok(())
+        } else {
+            Err(self.message().into())
+        }
     }
 
     fn message(&self) -> String {
         // SAFETY: sqlite3_errmsg gives a NUL-terminated string that is valid until the next call on the handle.
-        unsafe { CStr::from_ptr(ffi::sqlite3_errmsg(self.0)) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(ffi::sqlite3_errmsg(self.0)) }
+            .to_string_lossy()
+            .into_owned()
     }
 }
 
@@ -65,7 +71,9 @@ impl Connection {
         let code = unsafe { ffi::sqlite3_open_v2(name.as_ptr(), &mut handle, flags, ptr::null()) };
         let connection = Self(Rc::new(Handle(handle)));
         connection.0.check(code)?;
-        connection.run("PRAGMA busy_timeout = 5000; PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY")?;
+        connection.run(
+            "PRAGMA busy_timeout = 5000; PRAGMA mmap_size = 1073741824; PRAGMA temp_store = MEMORY",
+        )?;
         Ok(connection)
     }
 
@@ -76,8 +84,18 @@ impl Connection {
     pub fn run(&self, sql: &str) -> Result<()> {
         let text = CString::new(sql)?;
         // SAFETY: the text is NUL-terminated; no callback is given.
-        let code = unsafe { ffi::sqlite3_exec(self.0.0, text.as_ptr(), None, ptr::null_mut(), ptr::null_mut()) };
-        self.0.check(code).map_err(|error| format!("{error} in {sql}").into())
+        let code = unsafe {
+            ffi::sqlite3_exec(
+                self.0.0,
+                text.as_ptr(),
+                None,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        self.0
+            .check(code)
+            .map_err(|error| format!("{error} in {sql}").into())
     }
 
     /// Prepares a statement.
@@ -89,10 +107,22 @@ impl Connection {
         let mut statement = ptr::null_mut();
         // SAFETY: the text is NUL-terminated and `statement` is a valid place for the result.
         let code = unsafe {
-            ffi::sqlite3_prepare_v3(self.0.0, text.as_ptr(), -1, ffi::SQLITE_PREPARE_PERSISTENT, &mut statement, ptr::null_mut())
+            ffi::sqlite3_prepare_v3(
+                self.0.0,
+                text.as_ptr(),
+                -1,
+                ffi::SQLITE_PREPARE_PERSISTENT,
+                &mut statement,
+                ptr::null_mut(),
+            )
         };
-        self.0.check(code).map_err(|error| format!("{error} in {sql}"))?;
-        Ok(Statement { handle: Rc::clone(&self.0), statement })
+        self.0
+            .check(code)
+            .map_err(|error| format!("{error} in {sql}"))?;
+        Ok(Statement {
+            handle: Rc::clone(&self.0),
+            statement,
+        })
     }
 
     /// The rows of a query as text.
@@ -103,7 +133,13 @@ impl Connection {
         let mut statement = self.prepare(sql)?;
         let mut rows = Vec::new();
         let columns = statement.columns();
-        statement.query(&[], |row| rows.push((0..columns).map(|column| row.text(column).to_owned()).collect()))?;
+        statement.query(&[], |row| {
+            rows.push(
+                (0..columns)
+                    .map(|column| row.text(column).to_owned())
+                    .collect(),
+            )
+        })?;
         Ok(rows)
     }
 }
@@ -154,11 +190,23 @@ impl Statement {
                     Bind::Int(value) => ffi::sqlite3_bind_int64(self.statement, at, *value),
                     Bind::Blob(bytes) => {
                         let length = c_int::try_from(bytes.len())?;
-                        ffi::sqlite3_bind_blob(self.statement, at, bytes.as_ptr().cast(), length, ffi::SQLITE_STATIC())
+                        ffi::sqlite3_bind_blob(
+                            self.statement,
+                            at,
+                            bytes.as_ptr().cast(),
+                            length,
+                            ffi::SQLITE_STATIC(),
+                        )
                     }
                     Bind::Text(text) => {
                         let length = c_int::try_from(text.len())?;
-                        ffi::sqlite3_bind_text(self.statement, at, text.as_ptr().cast(), length, ffi::SQLITE_STATIC())
+                        ffi::sqlite3_bind_text(
+                            self.statement,
+                            at,
+                            text.as_ptr().cast(),
+                            length,
+                            ffi::SQLITE_STATIC(),
+                        )
                     }
                 }
             };
@@ -205,8 +253,13 @@ impl Row<'_> {
         // the conversion to text, as SQLite's documentation has it.
         unsafe {
             let text = ffi::sqlite3_column_text(self.0.statement, column);
-            let length = usize::try_from(ffi::sqlite3_column_bytes(self.0.statement, column)).unwrap_or(0);
-            if text.is_null() { "" } else { std::str::from_utf8(std::slice::from_raw_parts(text, length)).unwrap_or("") }
+            let length =
+                usize::try_from(ffi::sqlite3_column_bytes(self.0.statement, column)).unwrap_or(0);
+            if text.is_null() {
+                ""
+            } else {
+                std::str::from_utf8(std::slice::from_raw_parts(text, length)).unwrap_or("")
+            }
         }
     }
 }

@@ -9,13 +9,24 @@ pub struct CpuTimes(BTreeMap<u32, (String, f64)>);
 impl CpuTimes {
     /// The CPU times of a process so far; empty when it is gone. Threads that ended are not in it.
     pub fn of(pid: u32) -> Self {
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Self::default() };
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+            return Self::default();
+        };
         let mut times = BTreeMap::new();
         for task in tasks.flatten() {
-            let Some(id) = task.file_name().to_str().and_then(|id| id.parse().ok()) else { continue };
-            let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            let Some(id) = task.file_name().to_str().and_then(|id| id.parse().ok()) else {
+                continue;
+            };
+            let read =
+                |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
             // The first number is the time on a CPU in nanoseconds.
-            let Some(nanos) = read("schedstat").split(' ').next().and_then(|n| n.parse::<f64>().ok()) else { continue };
+            let Some(nanos) = read("schedstat")
+                .split(' ')
+                .next()
+                .and_then(|n| n.parse::<f64>().ok())
+            else {
+                continue;
+            };
             times.insert(id, (read("comm").trim().to_owned(), nanos / 1000.0));
         }
         Self(times)
@@ -45,7 +56,12 @@ impl CpuTimes {
     pub fn by_thread(&self) -> Vec<(String, f64)> {
         let mut names = BTreeMap::new();
         for (name, us) in self.0.values() {
-            *names.entry(name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-').to_owned()).or_insert(0.0) += us;
+            *names
+                .entry(
+                    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
+                        .to_owned(),
+                )
+                .or_insert(0.0) += us;
         }
         let mut names: Vec<(String, f64)> = names.into_iter().filter(|(_, us)| *us > 0.0).collect();
         names.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -68,8 +84,19 @@ impl Memory {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+            line.and_then(|rest| {
+                rest.trim_start_matches(':')
+                    .trim()
+                    .trim_end_matches(" kB")
+                    .parse::<f64>()
+                    .ok()
+            })
+            .unwrap_or(0.0)
+                / 1024.0
         };
-        Self { resident: field("VmRSS"), anonymous: field("RssAnon") }
+        Self {
+            resident: field("VmRSS"),
+            anonymous: field("RssAnon"),
+        }
     }
 }

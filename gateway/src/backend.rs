@@ -47,19 +47,32 @@ impl Target {
             return if path.starts_with('/') {
                 Ok(Self::Unix(PathBuf::from(path)))
             } else {
-                Err(format!("`{text}` must name an absolute path, as in unix:/run/context.sock"))
+                Err(format!(
+                    "`{text}` must name an absolute path, as in unix:/run/context.sock"
+                ))
             };
         }
         if text.starts_with("https://") {
             return Err("https is not supported yet; use http:// on a trusted network, a Unix socket, or a local TLS tunnel".into());
         }
-        let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let url = if text.contains("://") {
+            text.to_owned()
+        } else {
+            format!("http://{text}")
+        };
         let accepted = "accepted are http://host:port, host:port and unix:/path";
         match url.parse::<http::Uri>() {
-            Ok(uri) if uri.scheme_str() == Some("http") && uri.port().is_some() && matches!(uri.path(), "" | "/") => {
+            Ok(uri)
+                if uri.scheme_str() == Some("http")
+                    && uri.port().is_some()
+                    && matches!(uri.path(), "" | "/") =>
+            {
                 Ok(Self::Tcp(url.trim_end_matches('/').to_owned()))
             }
-            _ => Err(format!("`{}` is not an address of the context service; {accepted}", shown_url(text))),
+            _ => Err(format!(
+                "`{}` is not an address of the context service; {accepted}",
+                shown_url(text)
+            )),
         }
     }
 }
@@ -95,7 +108,9 @@ impl Backend {
     /// When the target is not a valid URI.
     pub fn new(target: Target, max_message_bytes: usize) -> Result<Self, tonic::transport::Error> {
         let endpoint = match &target {
-            Target::Tcp(url) => Endpoint::from_shared(url.clone())?.connect_timeout(Duration::from_secs(2)),
+            Target::Tcp(url) => {
+                Endpoint::from_shared(url.clone())?.connect_timeout(Duration::from_secs(2))
+            }
             Target::Unix(_) | Target::Local(_) => Endpoint::from_static("http://context.local"),
         }
         // A peer that vanished without a FIN is noticed within half a minute, not at the next call's deadline.
@@ -122,7 +137,11 @@ impl Backend {
                 }))
             }
         };
-        Ok(Self { target, channel, max_message_bytes })
+        Ok(Self {
+            target,
+            channel,
+            max_message_bytes,
+        })
     }
 
     /// A client for the context operations. Cheap: it shares the channel.
@@ -162,7 +181,9 @@ impl Backend {
         use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
         let mut client = HealthClient::new(self.channel.clone());
-        let check = client.check(HealthCheckRequest { service: String::new() });
+        let check = client.check(HealthCheckRequest {
+            service: String::new(),
+        });
         match tokio::time::timeout(timeout, check).await {
             Ok(Ok(reply)) => reply.into_inner().status() == ServingStatus::Serving,
             _ => false,
@@ -173,7 +194,9 @@ impl Backend {
     /// whether the call was to change something, which then may or may not have happened.
     #[must_use]
     pub fn error(&self, status: &tonic::Status, changes: bool) -> Error {
-        let unavailable = |message| Error::new(Reason::StoreUnavailable, message).with_retry_after(Duration::from_secs(2));
+        let unavailable = |message| {
+            Error::new(Reason::StoreUnavailable, message).with_retry_after(Duration::from_secs(2))
+        };
         match silence(status) {
             Some(silence) => {
                 let cause = deepest(status);
@@ -185,13 +208,23 @@ impl Backend {
                             .to_owned(),
                     );
                 }
-                let cause = if cause.is_empty() { cause } else { format!(" ({cause})") };
-                unavailable(format!("the context service at {} cannot be reached{cause}; try again in a moment", self.target))
+                let cause = if cause.is_empty() {
+                    cause
+                } else {
+                    format!(" ({cause})")
+                };
+                unavailable(format!(
+                    "the context service at {} cannot be reached{cause}; try again in a moment",
+                    self.target
+                ))
             }
             None => {
                 let mut error = context_proto::error_from_status(status);
                 if error.message.is_empty() {
-                    error.message = format!("the context service answered {:?} without saying why", status.code());
+                    error.message = format!(
+                        "the context service answered {:?} without saying why",
+                        status.code()
+                    );
                 }
                 error
             }
@@ -222,7 +255,13 @@ impl Service<http::Request<tonic::body::Body>> for CountedChannel {
     fn call(&mut self, mut request: http::Request<tonic::body::Body>) -> Self::Future {
         let lease = request.extensions_mut().remove::<Arc<Lease>>();
         let response = self.0.call(request);
-        Box::pin(async move { Ok(response.await?.map(|inner| CountedBody { inner, lease, prefix: Vec::new() })) })
+        Box::pin(async move {
+            Ok(response.await?.map(|inner| CountedBody {
+                inner,
+                lease,
+                prefix: Vec::new(),
+            }))
+        })
     }
 }
 
@@ -242,12 +281,23 @@ pub struct CountedBody {
 impl CountedBody {
     /// Makes room for the message when its length is known. The service is trusted to send what it announces.
     fn count(&mut self, data: &[u8]) -> Result<(), tonic::Status> {
-        let Some(lease) = self.lease.as_ref().filter(|_| self.prefix.len() < PREFIX_BYTES) else { return Ok(()) };
+        let Some(lease) = self
+            .lease
+            .as_ref()
+            .filter(|_| self.prefix.len() < PREFIX_BYTES)
+        else {
+            return Ok(());
+        };
         let missing = PREFIX_BYTES - self.prefix.len();
-        self.prefix.extend_from_slice(&data[..missing.min(data.len())]);
-        let &[_, a, b, c, d] = self.prefix.as_slice() else { return Ok(()) };
+        self.prefix
+            .extend_from_slice(&data[..missing.min(data.len())]);
+        let &[_, a, b, c, d] = self.prefix.as_slice() else {
+            return Ok(());
+        };
         let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-        lease.admit_reply(length).map_err(|error| tonic::Status::resource_exhausted(error.message))
+        lease
+            .admit_reply(length)
+            .map_err(|error| tonic::Status::resource_exhausted(error.message))
     }
 }
 
@@ -255,11 +305,19 @@ impl http_body::Body for CountedBody {
     type Data = Bytes;
     type Error = tonic::Status;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, tonic::Status>>> {
         let this = self.get_mut();
         let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
         Poll::Ready(match frame {
-            Some(Ok(frame)) => Some(frame.data_ref().map_or(Ok(()), |data| this.count(data)).map(|()| frame)),
+            Some(Ok(frame)) => Some(
+                frame
+                    .data_ref()
+                    .map_or(Ok(()), |data| this.count(data))
+                    .map(|()| frame),
+            ),
             other => other,
         })
     }
@@ -295,7 +353,8 @@ pub fn silence(status: &tonic::Status) -> Option<Silence> {
         Some(Silence::Broken)
     } else {
         // A proxy's answer for a service that is away.
-        (status.code() == tonic::Code::Unavailable && status.details().is_empty()).then_some(Silence::Unreachable)
+        (status.code() == tonic::Code::Unavailable && status.details().is_empty())
+            .then_some(Silence::Unreachable)
     }
 }
 
@@ -320,7 +379,10 @@ mod tests {
             ("http://127.0.0.1:7420", "http://127.0.0.1:7420"),
             ("http://[::1]:7420/", "http://[::1]:7420"),
             ("backend:7420", "http://backend:7420"),
-            ("http://user:hunter2@backend:7420", "http://***@backend:7420"),
+            (
+                "http://user:hunter2@backend:7420",
+                "http://***@backend:7420",
+            ),
             ("unix:/run/context.sock", "unix:/run/context.sock"),
             ("unix:///run/context.sock", "unix:/run/context.sock"),
         ] {
@@ -330,7 +392,14 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_with_the_forms() {
-        for text in ["", "http://host", "ftp://host:1", "unix:relative", "http://host:1/path", "https://host:1"] {
+        for text in [
+            "",
+            "http://host",
+            "ftp://host:1",
+            "unix:relative",
+            "http://host:1/path",
+            "https://host:1",
+        ] {
             assert!(Target::parse(text).is_err(), "{text}");
         }
     }

@@ -29,7 +29,11 @@ pub fn tool_operation(name: &str) -> Option<Operation> {
 /// The key under which the reply holds the bare list that the tool is documented to return.
 #[must_use]
 pub fn list_key(operation: Operation) -> Option<&'static str> {
-    matches!(operation, Operation::GetContextByIds | Operation::ListArtifacts | Operation::SearchArtifacts).then_some("result")
+    matches!(
+        operation,
+        Operation::GetContextByIds | Operation::ListArtifacts | Operation::SearchArtifacts
+    )
+    .then_some("result")
 }
 
 /// How long a call may take.
@@ -90,51 +94,138 @@ impl Call<'_> {
             }};
         }
         match self.operation {
-            Operation::StoreContext => write!(StoreContextRequest, contexts.store_context, StoreContextReply),
-            Operation::StoreContextBatch => write!(StoreContextBatchRequest, contexts.store_context_batch, BatchReply),
-            Operation::GetContextByIds => read!(GetContextByIdsRequest, contexts.get_context_by_ids, GetContextByIdsReply),
-            Operation::UpdateContext => write!(UpdateContextRequest, contexts.update_context, UpdateContextReply),
-            Operation::UpdateContextBatch => write!(UpdateContextBatchRequest, contexts.update_context_batch, BatchReply),
-            Operation::DeleteContext => write!(DeleteContextRequest, contexts.delete_context, DeleteContextReply),
+            Operation::StoreContext => write!(
+                StoreContextRequest,
+                contexts.store_context,
+                StoreContextReply
+            ),
+            Operation::StoreContextBatch => write!(
+                StoreContextBatchRequest,
+                contexts.store_context_batch,
+                BatchReply
+            ),
+            Operation::GetContextByIds => read!(
+                GetContextByIdsRequest,
+                contexts.get_context_by_ids,
+                GetContextByIdsReply
+            ),
+            Operation::UpdateContext => write!(
+                UpdateContextRequest,
+                contexts.update_context,
+                UpdateContextReply
+            ),
+            Operation::UpdateContextBatch => write!(
+                UpdateContextBatchRequest,
+                contexts.update_context_batch,
+                BatchReply
+            ),
+            Operation::DeleteContext => write!(
+                DeleteContextRequest,
+                contexts.delete_context,
+                DeleteContextReply
+            ),
             Operation::DeleteContextBatch => {
-                write!(DeleteContextBatchRequest, contexts.delete_context_batch, DeleteContextBatchReply)
+                write!(
+                    DeleteContextBatchRequest,
+                    contexts.delete_context_batch,
+                    DeleteContextBatchReply
+                )
             }
-            Operation::SearchContext => read!(SearchContextRequest, contexts.search_context, SearchContextReply),
+            Operation::SearchContext => read!(
+                SearchContextRequest,
+                contexts.search_context,
+                SearchContextReply
+            ),
             Operation::SemanticSearchContext => {
-                read!(SemanticSearchContextRequest, contexts.semantic_search_context, SemanticSearchContextReply)
+                read!(
+                    SemanticSearchContextRequest,
+                    contexts.semantic_search_context,
+                    SemanticSearchContextReply
+                )
             }
             Operation::FtsSearchContext => {
-                read!(FtsSearchContextRequest, contexts.fts_search_context, FtsSearchContextReply)
+                read!(
+                    FtsSearchContextRequest,
+                    contexts.fts_search_context,
+                    FtsSearchContextReply
+                )
             }
             Operation::HybridSearchContext => {
-                read!(HybridSearchContextRequest, contexts.hybrid_search_context, HybridSearchContextReply)
+                read!(
+                    HybridSearchContextRequest,
+                    contexts.hybrid_search_context,
+                    HybridSearchContextReply
+                )
             }
-            Operation::ListThreads => read!(ListThreadsRequest, contexts.list_threads, ListThreadsReply),
+            Operation::ListThreads => {
+                read!(ListThreadsRequest, contexts.list_threads, ListThreadsReply)
+            }
             Operation::GetStatistics => {
                 read!(request: pb::GetStatisticsRequest::default(), contexts.get_statistics, Statistics)
             }
-            Operation::CreateArtifact => write!(CreateArtifactRequest, artifacts.create_artifact, CreateArtifactReply),
-            Operation::ListArtifacts => read!(ListArtifactsRequest, artifacts.list_artifacts, ListArtifactsReply),
-            Operation::SearchArtifacts => read!(SearchArtifactsRequest, artifacts.search_artifacts, SearchArtifactsReply),
-            Operation::GetArtifact => read!(GetArtifactRequest, artifacts.get_artifact, GetArtifactReply),
-            Operation::UpdateArtifact => write!(UpdateArtifactRequest, artifacts.update_artifact, UpdateArtifactReply),
-            Operation::DeleteArtifact => write!(DeleteArtifactRequest, artifacts.delete_artifact, DeleteArtifactReply),
-            Operation::ListArtifactVersions => {
-                read!(ListArtifactVersionsRequest, artifacts.list_artifact_versions, ListArtifactVersionsReply)
+            Operation::CreateArtifact => write!(
+                CreateArtifactRequest,
+                artifacts.create_artifact,
+                CreateArtifactReply
+            ),
+            Operation::ListArtifacts => read!(
+                ListArtifactsRequest,
+                artifacts.list_artifacts,
+                ListArtifactsReply
+            ),
+            Operation::SearchArtifacts => read!(
+                SearchArtifactsRequest,
+                artifacts.search_artifacts,
+                SearchArtifactsReply
+            ),
+            Operation::GetArtifact => {
+                read!(GetArtifactRequest, artifacts.get_artifact, GetArtifactReply)
             }
-            Operation::GetArtifactVersion => read!(GetArtifactVersionRequest, artifacts.get_artifact_version, GetArtifactVersionReply),
+            Operation::UpdateArtifact => write!(
+                UpdateArtifactRequest,
+                artifacts.update_artifact,
+                UpdateArtifactReply
+            ),
+            Operation::DeleteArtifact => write!(
+                DeleteArtifactRequest,
+                artifacts.delete_artifact,
+                DeleteArtifactReply
+            ),
+            Operation::ListArtifactVersions => {
+                read!(
+                    ListArtifactVersionsRequest,
+                    artifacts.list_artifact_versions,
+                    ListArtifactVersionsReply
+                )
+            }
+            Operation::GetArtifactVersion => read!(
+                GetArtifactVersionRequest,
+                artifacts.get_artifact_version,
+                GetArtifactVersionReply
+            ),
             Operation::RestoreArtifactVersion => {
-                write!(RestoreArtifactVersionRequest, artifacts.restore_artifact_version, RestoreArtifactVersionReply)
+                write!(
+                    RestoreArtifactVersionRequest,
+                    artifacts.restore_artifact_version,
+                    RestoreArtifactVersionReply
+                )
             }
             Operation::DiffArtifactVersions => {
-                read!(DiffArtifactVersionsRequest, artifacts.diff_artifact_versions, DiffArtifactVersionsReply)
+                read!(
+                    DiffArtifactVersionsRequest,
+                    artifacts.diff_artifact_versions,
+                    DiffArtifactVersionsReply
+                )
             }
             Operation::CreateApiKey
             | Operation::ListApiKeys
             | Operation::GetApiKey
             | Operation::UpdateApiKey
             | Operation::DeactivateApiKey
-            | Operation::GetCaller => Err(Error::new(Reason::NotFound, format!("there is no tool {}", self.operation.as_str()))),
+            | Operation::GetCaller => Err(Error::new(
+                Reason::NotFound,
+                format!("there is no tool {}", self.operation.as_str()),
+            )),
         }
     }
 
@@ -162,10 +253,17 @@ impl Call<'_> {
         M: TryFrom<P> + Serialize,
         M::Error: IntoError,
     {
-        let failure = |status| self.refusal().unwrap_or_else(|| self.backend.error(&status, self.operation.is_write()));
+        let failure = |status| {
+            self.refusal()
+                .unwrap_or_else(|| self.backend.error(&status, self.operation.is_write()))
+        };
         let message = reply.map_err(failure)?.into_inner();
-        let structured = serde_json::to_value(M::try_from(message).map_err(IntoError::into_error)?).map_err(Error::internal)?;
-        Ok(Reply { structured, text_key: list_key(self.operation) })
+        let structured = serde_json::to_value(M::try_from(message).map_err(IntoError::into_error)?)
+            .map_err(Error::internal)?;
+        Ok(Reply {
+            structured,
+            text_key: list_key(self.operation),
+        })
     }
 }
 

@@ -62,7 +62,10 @@ impl Catalogue {
     #[must_use]
     pub fn get() -> &'static Self {
         static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| Catalogue {
-            tools: FILES.iter().map(|file| serde_json::from_str(file).expect("an embedded tool file is valid")).collect(),
+            tools: FILES
+                .iter()
+                .map(|file| serde_json::from_str(file).expect("an embedded tool file is valid"))
+                .collect(),
         });
         &CATALOGUE
     }

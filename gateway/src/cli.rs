@@ -68,7 +68,14 @@ pub struct BackendArgs {
     #[arg(long, env = "GATEWAY_REQUEST_MEMORY_MB", value_name = "MB", default_value = "512", value_parser = request_memory)]
     pub request_memory_mb: usize,
     /// Tools to list: default (the documented ones) or full
-    #[arg(long, env = "CONTEXT_TOOLS", value_name = "SET", default_value = "default", hide_possible_values = true, ignore_case = true)]
+    #[arg(
+        long,
+        env = "CONTEXT_TOOLS",
+        value_name = "SET",
+        default_value = "default",
+        hide_possible_values = true,
+        ignore_case = true
+    )]
     pub tools: ToolSet,
     /// What is logged to stderr: DEBUG, INFO, WARNING, ERROR or CRITICAL
     #[arg(long, env = "LOG_LEVEL", default_value = "WARNING", value_parser = log_level)]
@@ -84,9 +91,13 @@ impl BackendArgs {
         if !self.backend.is_empty() {
             return Target::parse(&self.backend);
         }
-        let socket = (!self.socket.is_empty()).then(|| context_model::local::expand_home(&self.socket));
+        let socket =
+            (!self.socket.is_empty()).then(|| context_model::local::expand_home(&self.socket));
         if socket.as_ref().is_some_and(|socket| socket.is_relative()) {
-            return Err(format!("CONTEXT_SOCKET is `{}`; it must be an absolute path", self.socket));
+            return Err(format!(
+                "CONTEXT_SOCKET is `{}`; it must be an absolute path",
+                self.socket
+            ));
         }
         let db_path = match self.db_path.as_str() {
             // Set but empty, as compose files do with what nobody configured.
@@ -94,7 +105,9 @@ impl BackendArgs {
             path => context_model::local::expand_home(path),
         };
         let socket = socket.or_else(|| self.storage.socket());
-        Ok(Target::Local(std::sync::Arc::new(LocalService::new(&db_path, socket))))
+        Ok(Target::Local(std::sync::Arc::new(LocalService::new(
+            &db_path, socket,
+        ))))
     }
 
     /// The memory of requests and replies.
@@ -112,7 +125,8 @@ impl BackendArgs {
     /// The largest request of a client, in bytes: the service takes it, and the memory has room for it.
     #[must_use]
     pub fn max_request_bytes(&self) -> usize {
-        self.max_message_bytes().min(self.budget().largest_share() / BYTES_PER_BYTE)
+        self.max_message_bytes()
+            .min(self.budget().largest_share() / BYTES_PER_BYTE)
     }
 }
 
@@ -142,17 +156,30 @@ pub struct StorageArgs {
 impl StorageArgs {
     /// The socket of a service on PostgreSQL; `None` on SQLite, whose socket is named after its file.
     fn socket(&self) -> Option<std::path::PathBuf> {
-        let or = |value: &'_ str, default: &str| if value.is_empty() { default.to_owned() } else { value.to_owned() };
-        self.storage_backend.trim().eq_ignore_ascii_case("postgresql").then(|| {
-            let place = context_model::local::PostgresPlace {
-                connection_string: Some(self.postgresql_connection_string.as_str()).filter(|string| !string.is_empty()),
-                host: &or(&self.postgresql_host, "localhost"),
-                port: &or(&self.postgresql_port, "5432"),
-                user: &or(&self.postgresql_user, "postgres"),
-                database: &or(&self.postgresql_database, "mcp_context"),
-            };
-            context_model::local::postgres_socket_path(place, rustix::process::geteuid().as_raw())
-        })
+        let or = |value: &'_ str, default: &str| {
+            if value.is_empty() {
+                default.to_owned()
+            } else {
+                value.to_owned()
+            }
+        };
+        self.storage_backend
+            .trim()
+            .eq_ignore_ascii_case("postgresql")
+            .then(|| {
+                let place = context_model::local::PostgresPlace {
+                    connection_string: Some(self.postgresql_connection_string.as_str())
+                        .filter(|string| !string.is_empty()),
+                    host: &or(&self.postgresql_host, "localhost"),
+                    port: &or(&self.postgresql_port, "5432"),
+                    user: &or(&self.postgresql_user, "postgres"),
+                    database: &or(&self.postgresql_database, "mcp_context"),
+                };
+                context_model::local::postgres_socket_path(
+                    place,
+                    rustix::process::geteuid().as_raw(),
+                )
+            })
     }
 }
 
@@ -178,8 +205,12 @@ impl StdioArgs {
     pub fn credentials(&self) -> Result<Credentials, String> {
         match (self.api_key.trim(), self.api_key_file.as_str()) {
             (key, "") => Credentials::own(Some(key)),
-            ("", file) => Ok(Credentials::File(Arc::new(KeyFile::open(&context_model::local::expand_home(file))?))),
-            (_, _) => Err("CONTEXT_API_KEY and CONTEXT_API_KEY_FILE are both set; set one of them".to_owned()),
+            ("", file) => Ok(Credentials::File(Arc::new(KeyFile::open(
+                &context_model::local::expand_home(file),
+            )?))),
+            (_, _) => Err(
+                "CONTEXT_API_KEY and CONTEXT_API_KEY_FILE are both set; set one of them".to_owned(),
+            ),
         }
     }
 }
@@ -230,16 +261,31 @@ impl HttpArgs {
     /// What connections may take.
     #[must_use]
     pub fn connection_limits(&self) -> ConnectionLimits {
-        let per_address = self.max_connections_per_address.0.unwrap_or(self.max_connections.div_ceil(2));
-        ConnectionLimits { connections: self.max_connections, per_address, ..ConnectionLimits::default() }
+        let per_address = self
+            .max_connections_per_address
+            .0
+            .unwrap_or(self.max_connections.div_ceil(2));
+        ConnectionLimits {
+            connections: self.max_connections,
+            per_address,
+            ..ConnectionLimits::default()
+        }
     }
 
     /// What is guarded, and who gives tokens for it; `None` while nobody is authenticated.
     #[must_use]
     pub fn guarded(&self, listen: SocketAddr) -> Option<Guarded> {
-        let resource = if self.public_url.is_empty() { format!("http://{listen}/mcp") } else { self.public_url.clone() };
+        let resource = if self.public_url.is_empty() {
+            format!("http://{listen}/mcp")
+        } else {
+            self.public_url.clone()
+        };
         let issuer = (self.auth == "oidc").then(|| self.oidc_issuer.clone());
-        (self.auth != "off").then(|| Guarded { resource, issuer, scope_prefix: self.oidc_scope_prefix.clone() })
+        (self.auth != "off").then(|| Guarded {
+            resource,
+            issuer,
+            scope_prefix: self.oidc_scope_prefix.clone(),
+        })
     }
 
     /// Checks that nobody gets in who should not.
@@ -254,21 +300,36 @@ impl HttpArgs {
             ));
         }
         if self.auth == "oidc" && self.oidc_issuer.is_empty() {
-            return Err("AUTH is oidc, which needs OIDC_ISSUER: clients learn from it where to get a token".to_owned());
+            return Err(
+                "AUTH is oidc, which needs OIDC_ISSUER: clients learn from it where to get a token"
+                    .to_owned(),
+            );
         }
         if !self.public_url.is_empty() {
             let url = self.public_url.parse::<http::Uri>();
-            if !url.is_ok_and(|url| matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()) {
+            if !url.is_ok_and(|url| {
+                matches!(url.scheme_str(), Some("http" | "https")) && url.host().is_some()
+            }) {
                 let shown = context_model::shown_url(&self.public_url);
-                return Err(format!("GATEWAY_PUBLIC_URL is `{shown}`; write it as https://context.example/mcp"));
+                return Err(format!(
+                    "GATEWAY_PUBLIC_URL is `{shown}`; write it as https://context.example/mcp"
+                ));
             }
         }
-        for origin in self.allowed_origins.iter().filter(|origin| !origin.is_empty()) {
+        for origin in self
+            .allowed_origins
+            .iter()
+            .filter(|origin| !origin.is_empty())
+        {
             let base = origin.strip_suffix(":*").unwrap_or(origin);
             let uri = base.parse::<http::Uri>();
-            if !uri.is_ok_and(|uri| uri.scheme().is_some() && uri.host().is_some() && matches!(uri.path(), "" | "/")) {
+            if !uri.is_ok_and(|uri| {
+                uri.scheme().is_some() && uri.host().is_some() && matches!(uri.path(), "" | "/")
+            }) {
                 let origin = context_model::shown_url(origin);
-                return Err(format!("`{origin}` is not an origin; write it as https://app.example:443 or http://localhost:*"));
+                return Err(format!(
+                    "`{origin}` is not an origin; write it as https://app.example:443 or http://localhost:*"
+                ));
             }
         }
         Ok(())
@@ -323,7 +384,9 @@ fn expand(value: &str, lookup: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut rest = value;
     while let Some(start) = rest.find("${") {
-        let Some(end) = rest[start..].find('}') else { break };
+        let Some(end) = rest[start..].find('}') else {
+            break;
+        };
         let inner = &rest[start + 2..start + end];
         let (name, default) = inner.split_once(":-").unwrap_or((inner, ""));
         // A variable that still holds a placeholder was never set: the client copied it literally.
@@ -361,12 +424,19 @@ fn connections(value: &str) -> Result<usize, String> {
 
 fn connections_per_address(value: &str) -> Result<PerAddress, String> {
     let value = expanded(value)?;
-    if value.trim().is_empty() { Ok(PerAddress(None)) } else { number(&value, "", 1, 100_000).map(Some).map(PerAddress) }
+    if value.trim().is_empty() {
+        Ok(PerAddress(None))
+    } else {
+        number(&value, "", 1, 100_000).map(Some).map(PerAddress)
+    }
 }
 
 fn number(value: &str, default: &str, from: usize, to: usize) -> Result<usize, String> {
     let value = expanded(value)?;
-    let number = or(&value, default).parse().ok().filter(|number| (from..=to).contains(number));
+    let number = or(&value, default)
+        .parse()
+        .ok()
+        .filter(|number| (from..=to).contains(number));
     number.ok_or_else(|| format!("must be a number from {from} to {to}"))
 }
 
@@ -408,7 +478,11 @@ fn authentication(value: &str) -> Result<String, String> {
 
 fn server_name(value: &str) -> Result<String, String> {
     // Clients build `mcp__<server>__<tool>` from it and drop the tool beyond 64 characters; the longest tool has 23.
-    if (1..=30).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+    if (1..=30).contains(&value.len())
+        && value
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    {
         Ok(value.to_owned())
     } else {
         Err("must be 1 to 30 letters, digits, - or _".into())
@@ -446,7 +520,8 @@ mod tests {
     }
 
     fn http(args: &[&str]) -> Result<(), String> {
-        let cli = Cli::try_parse_from(["context-gateway", "http"].iter().chain(args)).map_err(|e| e.to_string())?;
+        let cli = Cli::try_parse_from(["context-gateway", "http"].iter().chain(args))
+            .map_err(|e| e.to_string())?;
         match cli.command {
             Command::Http(args) => args.check(),
             _ => unreachable!("http was given"),
@@ -456,11 +531,27 @@ mod tests {
     #[test]
     fn an_open_address_without_authentication_is_refused_unless_insecure() {
         assert!(http(&["--listen", "127.0.0.1:1"]).is_ok());
-        assert!(http(&["--listen", "0.0.0.0:1"]).unwrap_err().contains("--insecure"));
+        assert!(
+            http(&["--listen", "0.0.0.0:1"])
+                .unwrap_err()
+                .contains("--insecure")
+        );
         assert!(http(&["--listen", "0.0.0.0:1", "--insecure"]).is_ok());
         assert!(http(&["--listen", "0.0.0.0:1", "--auth", "keys"]).is_ok());
-        assert!(http(&["--auth", "oidc"]).unwrap_err().contains("OIDC_ISSUER"));
-        assert!(http(&["--auth", "oidc", "--oidc-issuer", "https://accounts.example"]).is_ok());
+        assert!(
+            http(&["--auth", "oidc"])
+                .unwrap_err()
+                .contains("OIDC_ISSUER")
+        );
+        assert!(
+            http(&[
+                "--auth",
+                "oidc",
+                "--oidc-issuer",
+                "https://accounts.example"
+            ])
+            .is_ok()
+        );
     }
 
     #[test]
@@ -479,12 +570,31 @@ mod tests {
             "--db-path",
             "",
         ]);
-        let Command::Http(args) = cli.command else { unreachable!("http was given") };
-        assert_eq!((args.listen.port(), args.backend.max_total_size_mb, args.auth.as_str()), (7421, 100, "off"));
+        let Command::Http(args) = cli.command else {
+            unreachable!("http was given")
+        };
+        assert_eq!(
+            (
+                args.listen.port(),
+                args.backend.max_total_size_mb,
+                args.auth.as_str()
+            ),
+            (7421, 100, "off")
+        );
         assert_eq!(args.backend.target().unwrap().to_string(), {
-            let default =
-                Cli::parse_from(["context-gateway", "http", "--db-path", "~/.mcp/context_storage.db", "--backend", "", "--socket", ""]);
-            let Command::Http(default) = default.command else { unreachable!("http was given") };
+            let default = Cli::parse_from([
+                "context-gateway",
+                "http",
+                "--db-path",
+                "~/.mcp/context_storage.db",
+                "--backend",
+                "",
+                "--socket",
+                "",
+            ]);
+            let Command::Http(default) = default.command else {
+                unreachable!("http was given")
+            };
             default.backend.target().unwrap().to_string()
         });
     }

@@ -33,11 +33,18 @@ impl Envelope {
     pub fn read(message: &[u8]) -> Option<Self> {
         let members: Members<'_> = serde_json::from_slice(message).ok()?;
         let parse = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
-        let id = members.id.filter(|id| id.get().len() <= MAX_ID && !id.get().starts_with(['{', '['])).and_then(parse);
-        let method = members.method.filter(|method| method.get().starts_with('"')).and_then(parse);
+        let id = members
+            .id
+            .filter(|id| id.get().len() <= MAX_ID && !id.get().starts_with(['{', '[']))
+            .and_then(parse);
+        let method = members
+            .method
+            .filter(|method| method.get().starts_with('"'))
+            .and_then(parse);
         Some(Self {
             id: id.filter(|id| id.is_string() || id.is_number()),
-            method: method.and_then(|method| Some(method.as_str()?.chars().take(MAX_METHOD).collect())),
+            method: method
+                .and_then(|method| Some(method.as_str()?.chars().take(MAX_METHOD).collect())),
         })
     }
 
@@ -61,14 +68,41 @@ impl Envelope {
             return error(&id, -32600, "Invalid Request: the message has no method");
         };
         // What serde says when the JSON is fine and its form is not.
-        let form = ["data did not match", "invalid type", "missing field", "unknown ", "duplicate field", "unrecognized "];
-        if self.id.as_ref().is_some_and(|id| !id.is_string() && !id.is_i64()) {
-            error(&id, -32600, "Invalid Request: an id is a string or an integer within 64 bits")
+        let form = [
+            "data did not match",
+            "invalid type",
+            "missing field",
+            "unknown ",
+            "duplicate field",
+            "unrecognized ",
+        ];
+        if self
+            .id
+            .as_ref()
+            .is_some_and(|id| !id.is_string() && !id.is_i64())
+        {
+            error(
+                &id,
+                -32600,
+                "Invalid Request: an id is a string or an integer within 64 bits",
+            )
         } else if complaint.is_empty() || form.iter().any(|words| complaint.starts_with(words)) {
-            error(&id, -32602, &format!("Invalid params: the parameters of `{method}` do not have the form that MCP defines"))
+            error(
+                &id,
+                -32602,
+                &format!(
+                    "Invalid params: the parameters of `{method}` do not have the form that MCP defines"
+                ),
+            )
         } else {
             let complaint: String = complaint.chars().take(200).collect();
-            error(&id, -32600, &format!("Invalid Request: the parameters of `{method}` cannot be read: {complaint}"))
+            error(
+                &id,
+                -32600,
+                &format!(
+                    "Invalid Request: the parameters of `{method}` cannot be read: {complaint}"
+                ),
+            )
         }
     }
 }
@@ -90,16 +124,35 @@ mod tests {
     #[test]
     fn id_and_method_are_found_however_bad_the_rest_is() {
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        for params in ["1e999", "\"\\ud800\"", "99999999999999999999999", &deep, "5"] {
+        for params in [
+            "1e999",
+            "\"\\ud800\"",
+            "99999999999999999999999",
+            &deep,
+            "5",
+        ] {
             let text = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{params},"id":7}}"#);
-            assert_eq!(read(&text), Some((Some(json!(7)), Some("x".to_owned()))), "{params:.40}");
+            assert_eq!(
+                read(&text),
+                Some((Some(json!(7)), Some("x".to_owned()))),
+                "{params:.40}"
+            );
         }
     }
 
     #[test]
     fn an_id_is_a_string_or_a_number() {
-        for (id, expected) in [("\"a\"", Some(json!("a"))), ("1.5", Some(json!(1.5))), ("null", None), ("[1]", None), ("true", None)] {
-            assert_eq!(read(&format!(r#"{{"id":{id},"method":"x"}}"#)), Some((expected, Some("x".to_owned()))));
+        for (id, expected) in [
+            ("\"a\"", Some(json!("a"))),
+            ("1.5", Some(json!(1.5))),
+            ("null", None),
+            ("[1]", None),
+            ("true", None),
+        ] {
+            assert_eq!(
+                read(&format!(r#"{{"id":{id},"method":"x"}}"#)),
+                Some((expected, Some("x".to_owned())))
+            );
         }
         assert_eq!(read("[]"), None);
         assert_eq!(read("{\"id\":"), None);
@@ -108,11 +161,27 @@ mod tests {
     #[test]
     fn the_error_says_whether_the_form_or_the_text_is_wrong() {
         let envelope = Envelope::read(br#"{"id":1,"method":"tools/call"}"#).unwrap();
-        assert_eq!(envelope.unreadable("data did not match any variant")["error"]["code"], -32602);
+        assert_eq!(
+            envelope.unreadable("data did not match any variant")["error"]["code"],
+            -32602
+        );
         let deep = envelope.unreadable("recursion limit exceeded at line 1 column 200");
-        assert_eq!((&deep["id"], &deep["error"]["code"]), (&json!(1), &json!(-32600)));
-        assert!(deep["error"]["message"].as_str().unwrap().contains("recursion limit"));
-        let fraction = Envelope::read(br#"{"id":1.5,"method":"x"}"#).unwrap().unreadable("data did not match");
-        assert_eq!((&fraction["id"], &fraction["error"]["code"]), (&json!(1.5), &json!(-32600)));
+        assert_eq!(
+            (&deep["id"], &deep["error"]["code"]),
+            (&json!(1), &json!(-32600))
+        );
+        assert!(
+            deep["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("recursion limit")
+        );
+        let fraction = Envelope::read(br#"{"id":1.5,"method":"x"}"#)
+            .unwrap()
+            .unreadable("data did not match");
+        assert_eq!(
+            (&fraction["id"], &fraction["error"]["code"]),
+            (&json!(1.5), &json!(-32600))
+        );
     }
 }

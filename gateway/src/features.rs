@@ -38,7 +38,11 @@ impl Features {
     #[must_use]
     pub fn remembered(memory: Option<PathBuf>) -> Self {
         let off = memory.as_deref().map(recall).unwrap_or_default();
-        Self { off: watch::Sender::new(off), asked: AtomicBool::new(false), memory }
+        Self {
+            off: watch::Sender::new(off),
+            asked: AtomicBool::new(false),
+            memory,
+        }
     }
 
     /// Whether somebody should ask for the statistics now: after the first answer of a service that may be new.
@@ -50,7 +54,11 @@ impl Features {
     #[must_use]
     pub fn listed(&self, tools: &[Tool]) -> Vec<Tool> {
         let off = self.off.borrow();
-        tools.iter().filter(|tool| !off.iter().any(|operation| operation.as_str() == tool.name)).cloned().collect()
+        tools
+            .iter()
+            .filter(|tool| !off.iter().any(|operation| operation.as_str() == tool.name))
+            .cloned()
+            .collect()
     }
 
     /// Wakes when the list changes.
@@ -72,9 +80,13 @@ impl Features {
                 });
             }
             Ok(_) => self.change(|known| known.remove(&operation)),
-            Err(error) if error.reason == Reason::FeatureUnavailable => self.change(|known| known.insert(operation)),
+            Err(error) if error.reason == Reason::FeatureUnavailable => {
+                self.change(|known| known.insert(operation))
+            }
             // It was away, and comes back perhaps with other settings.
-            Err(error) if error.reason == Reason::StoreUnavailable => self.asked.store(false, Ordering::Relaxed),
+            Err(error) if error.reason == Reason::StoreUnavailable => {
+                self.asked.store(false, Ordering::Relaxed)
+            }
             Err(_) => {}
         }
     }
@@ -91,8 +103,14 @@ impl Features {
 
 /// The operations a file names; what cannot be read was never known.
 fn recall(memory: &Path) -> BTreeSet<Operation> {
-    let names: Vec<String> = std::fs::read(memory).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    names.iter().filter_map(|name| tool_operation(name)).collect()
+    let names: Vec<String> = std::fs::read(memory)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    names
+        .iter()
+        .filter_map(|name| tool_operation(name))
+        .collect()
 }
 
 fn remember(memory: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
@@ -107,10 +125,14 @@ fn remember(memory: &Path, off: &BTreeSet<Operation>) -> std::io::Result<()> {
 fn switched_off(statistics: &Value) -> BTreeSet<Operation> {
     let is_off = |feature: &str| statistics[feature]["enabled"] == false;
     let (fts, semantic) = (is_off("fts"), is_off("semantic_search"));
-    [(fts, Operation::FtsSearchContext), (semantic, Operation::SemanticSearchContext), (fts && semantic, Operation::HybridSearchContext)]
-        .into_iter()
-        .filter_map(|(off, operation)| off.then_some(operation))
-        .collect()
+    [
+        (fts, Operation::FtsSearchContext),
+        (semantic, Operation::SemanticSearchContext),
+        (fts && semantic, Operation::HybridSearchContext),
+    ]
+    .into_iter()
+    .filter_map(|(off, operation)| off.then_some(operation))
+    .collect()
 }
 
 #[cfg(test)]
@@ -122,16 +144,26 @@ mod tests {
     use crate::catalogue::Catalogue;
 
     fn names(features: &Features) -> Vec<String> {
-        features.listed(Catalogue::get().tools()).iter().map(|tool| tool.name.to_string()).collect()
+        features
+            .listed(Catalogue::get().tools())
+            .iter()
+            .map(|tool| tool.name.to_string())
+            .collect()
     }
 
     fn statistics(fts: bool, semantic: bool) -> Result<Reply> {
-        Ok(Reply { structured: json!({"fts": {"enabled": fts}, "semantic_search": {"enabled": semantic}}), text_key: None })
+        Ok(Reply {
+            structured: json!({"fts": {"enabled": fts}, "semantic_search": {"enabled": semantic}}),
+            text_key: None,
+        })
     }
 
     #[test]
     fn everything_is_listed_before_the_first_contact() {
-        assert_eq!(names(&Features::default()).len(), Catalogue::get().tools().len());
+        assert_eq!(
+            names(&Features::default()).len(),
+            Catalogue::get().tools().len()
+        );
     }
 
     #[test]
@@ -154,10 +186,17 @@ mod tests {
     fn what_was_learnt_is_known_to_the_next_session() {
         let dir = tempfile::tempdir().unwrap();
         let memory = Some(dir.path().join("service.features"));
-        Features::remembered(memory.clone()).observe(Operation::GetStatistics, &statistics(true, false));
-        assert!(!names(&Features::remembered(memory.clone())).contains(&"semantic_search_context".to_owned()));
+        Features::remembered(memory.clone())
+            .observe(Operation::GetStatistics, &statistics(true, false));
+        assert!(
+            !names(&Features::remembered(memory.clone()))
+                .contains(&"semantic_search_context".to_owned())
+        );
         std::fs::write(memory.as_ref().unwrap(), "damaged").unwrap();
-        assert_eq!(names(&Features::remembered(memory)).len(), Catalogue::get().tools().len());
+        assert_eq!(
+            names(&Features::remembered(memory)).len(),
+            Catalogue::get().tools().len()
+        );
     }
 
     #[test]
@@ -165,7 +204,10 @@ mod tests {
         let features = Features::default();
         assert!(features.should_ask());
         assert!(!features.should_ask());
-        features.observe(Operation::ListThreads, &Err(Error::new(Reason::StoreUnavailable, "away")));
+        features.observe(
+            Operation::ListThreads,
+            &Err(Error::new(Reason::StoreUnavailable, "away")),
+        );
         assert!(features.should_ask());
     }
 
@@ -175,7 +217,13 @@ mod tests {
         let refused = Err(Error::new(Reason::FeatureUnavailable, "off"));
         features.observe(Operation::SemanticSearchContext, &refused);
         assert!(!names(&features).contains(&"semantic_search_context".to_owned()));
-        features.observe(Operation::SemanticSearchContext, &Ok(Reply { structured: json!({}), text_key: None }));
+        features.observe(
+            Operation::SemanticSearchContext,
+            &Ok(Reply {
+                structured: json!({}),
+                text_key: None,
+            }),
+        );
         assert!(names(&features).contains(&"semantic_search_context".to_owned()));
     }
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use context_model::{Operation, Reason, Resource};
 use http::request::Parts;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod, CompleteRequestParams, CompleteResult,
-    CustomRequest, CustomResult, DiscoverResult, ErrorCode, GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, CustomRequest, CustomResult, DiscoverResult, ErrorCode,
+    GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, MetaObject,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -86,7 +88,13 @@ impl Gateway {
         let info = serde_json::to_value(implementation()).unwrap_or_default();
         stamp.insert("io.modelcontextprotocol/serverInfo".to_owned(), info);
         let features = Arc::new(Features::remembered(backend.features_file()));
-        Arc::new(Self { backend, credentials, features, tools, stamp: MetaObject(stamp) })
+        Arc::new(Self {
+            backend,
+            credentials,
+            features,
+            tools,
+            stamp: MetaObject(stamp),
+        })
     }
 
     /// The channel to the service.
@@ -124,8 +132,14 @@ impl Gateway {
         if let Some(value) = authorization {
             metadata.insert("authorization", value);
         }
-        for (key, value) in [("traceparent", context.meta.get_traceparent()), ("tracestate", context.meta.get_tracestate())] {
-            if let Some(value) = value.filter(|value| value.len() <= 512).and_then(|value| value.parse().ok()) {
+        for (key, value) in [
+            ("traceparent", context.meta.get_traceparent()),
+            ("tracestate", context.meta.get_tracestate()),
+        ] {
+            if let Some(value) = value
+                .filter(|value| value.len() <= 512)
+                .and_then(|value| value.parse().ok())
+            {
                 metadata.insert(key, value);
             }
         }
@@ -140,7 +154,12 @@ impl Gateway {
         context: &RequestContext<RoleServer>,
     ) -> Option<context_model::Result<reply::Reply>> {
         let deadline = deadline(operation);
-        let call = Call { backend: &self.backend, metadata: self.metadata(context), operation, lease: lease(context) };
+        let call = Call {
+            backend: &self.backend,
+            metadata: self.metadata(context),
+            operation,
+            lease: lease(context),
+        };
         let outcome = tokio::select! {
             biased;
             // Dropping the call resets its stream, which stops the work in the service.
@@ -159,8 +178,15 @@ impl Gateway {
         let (backend, features) = (self.backend.clone(), self.features.clone());
         tokio::spawn(async move {
             let operation = Operation::GetStatistics;
-            let call = Call { backend: &backend, metadata, operation, lease: None };
-            if let Ok(outcome) = tokio::time::timeout(deadline(operation), call.run(JsonObject::new())).await {
+            let call = Call {
+                backend: &backend,
+                metadata,
+                operation,
+                lease: None,
+            };
+            if let Ok(outcome) =
+                tokio::time::timeout(deadline(operation), call.run(JsonObject::new())).await
+            {
                 features.observe(operation, &outcome);
             }
         });
@@ -183,7 +209,11 @@ impl Gateway {
                 if error.reason == Reason::Internal {
                     tracing::error!(tool = operation.as_str(), ?error, "A tool call failed");
                 } else {
-                    tracing::debug!(tool = operation.as_str(), reason = error.reason.as_str(), "A tool call was refused");
+                    tracing::debug!(
+                        tool = operation.as_str(),
+                        reason = error.reason.as_str(),
+                        "A tool call was refused"
+                    );
                 }
                 if operation.resource() == Resource::Artifact {
                     reply::documented_failure(&error, list_key(operation).is_some())
@@ -197,8 +227,17 @@ impl Gateway {
 
 /// The memory that this request takes, where the transport counts it.
 fn lease(context: &RequestContext<RoleServer>) -> Option<Arc<Lease>> {
-    let of_http = || context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get::<Arc<Lease>>());
-    context.extensions.get::<Arc<Lease>>().or_else(of_http).cloned()
+    let of_http = || {
+        context
+            .extensions
+            .get::<Parts>()
+            .and_then(|parts| parts.extensions.get::<Arc<Lease>>())
+    };
+    context
+        .extensions
+        .get::<Arc<Lease>>()
+        .or_else(of_http)
+        .cloned()
 }
 
 /// This server's name and version.
@@ -212,25 +251,40 @@ fn implementation() -> Implementation {
 fn refuse_cursor(request: Option<&PaginatedRequestParams>) -> Result<(), ErrorData> {
     match request.and_then(|request| request.cursor.as_ref()) {
         None => Ok(()),
-        Some(_) => Err(ErrorData::invalid_params("unknown cursor; this list has one page", None)),
+        Some(_) => Err(ErrorData::invalid_params(
+            "unknown cursor; this list has one page",
+            None,
+        )),
     }
 }
 
 /// The answer to a cancelled request, which nobody reads; except that a request is also cancelled by another one with
 /// the same id, which is the client's mistake and not an internal error.
 pub(crate) fn cancelled() -> ErrorData {
-    ErrorData::invalid_request("the request was cancelled, or its id was used again while it ran", None)
+    ErrorData::invalid_request(
+        "the request was cancelled, or its id was used again while it ran",
+        None,
+    )
 }
 
 impl ServerHandler for Gateway {
     fn get_info(&self) -> ServerConfig {
-        let capabilities =
-            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_prompts().enable_resources().build();
-        ServerConfig::new(capabilities).with_server_info(implementation()).with_instructions(include_str!("instructions.md").trim_end())
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_prompts()
+            .enable_resources()
+            .build();
+        ServerConfig::new(capabilities)
+            .with_server_info(implementation())
+            .with_instructions(include_str!("instructions.md").trim_end())
     }
 
     async fn discover(&self, _: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
-        let mut result = DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), self.get_info());
+        let mut result = DiscoverResult::from_server_info(
+            self.supported_protocol_versions().into_owned(),
+            self.get_info(),
+        );
         result.ttl_ms = LISTING_TTL_MS;
         result.cache_scope = CacheScope::Public;
         Ok(result)
@@ -243,7 +297,9 @@ impl ServerHandler for Gateway {
     ) -> Result<ListToolsResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
         let tools = self.features.listed(Catalogue::get().listed(self.tools));
-        let mut result = ListToolsResult::with_all_items(tools).with_ttl_ms(LISTING_TTL_MS).with_cache_scope(CacheScope::Public);
+        let mut result = ListToolsResult::with_all_items(tools)
+            .with_ttl_ms(LISTING_TTL_MS)
+            .with_cache_scope(CacheScope::Public);
         result.meta = self.stamp();
         Ok(result)
     }
@@ -252,21 +308,37 @@ impl ServerHandler for Gateway {
         Catalogue::get().find(name).cloned()
     }
 
-    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         let catalogue = Catalogue::get();
-        let (Some(tool), Some(operation)) = (catalogue.find(&request.name), tool_operation(&request.name)) else {
+        let (Some(tool), Some(operation)) =
+            (catalogue.find(&request.name), tool_operation(&request.name))
+        else {
             let shown: String = request.name.chars().take(64).collect();
             let hint = nearest(&shown, catalogue.tools().iter().map(|tool| &*tool.name))
                 .map(|near| format!("; did you mean `{near}`?"))
                 .unwrap_or_default();
-            return Err(ErrorData::invalid_params(format!("unknown tool `{shown}`{hint}"), None));
+            return Err(ErrorData::invalid_params(
+                format!("unknown tool `{shown}`{hint}"),
+                None,
+            ));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let result = self.call(tool, operation, arguments, &context).await.ok_or_else(cancelled)?;
+        let result = self
+            .call(tool, operation, arguments, &context)
+            .await
+            .ok_or_else(cancelled)?;
         Ok(result.with_meta(self.stamp()).into())
     }
 
-    async fn complete(&self, _: CompleteRequestParams, _: RequestContext<RoleServer>) -> Result<CompleteResult, ErrorData> {
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
         // Completion is not declared; the default would answer an empty list all the same.
         Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
@@ -277,13 +349,18 @@ impl ServerHandler for Gateway {
         _: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
-        let mut result =
-            ListPromptsResult::with_all_items(prompts::list()).with_ttl_ms(LISTING_TTL_MS).with_cache_scope(CacheScope::Public);
+        let mut result = ListPromptsResult::with_all_items(prompts::list())
+            .with_ttl_ms(LISTING_TTL_MS)
+            .with_cache_scope(CacheScope::Public);
         result.meta = self.stamp();
         Ok(result)
     }
 
-    async fn get_prompt(&self, request: GetPromptRequestParams, _: RequestContext<RoleServer>) -> Result<GetPromptResponse, ErrorData> {
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
         let mut result = prompts::get(&request)?;
         result.meta = self.stamp();
         Ok(result.into())
@@ -295,7 +372,9 @@ impl ServerHandler for Gateway {
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         refuse_cursor(request.as_ref())?;
-        let mut result = ListResourcesResult::with_all_items(Vec::new()).with_ttl_ms(LISTING_TTL_MS).with_cache_scope(CacheScope::Public);
+        let mut result = ListResourcesResult::with_all_items(Vec::new())
+            .with_ttl_ms(LISTING_TTL_MS)
+            .with_cache_scope(CacheScope::Public);
         result.meta = self.stamp();
         Ok(result)
     }
@@ -326,16 +405,27 @@ impl ServerHandler for Gateway {
         Ok(result.into())
     }
 
-    async fn on_custom_request(&self, request: CustomRequest, context: RequestContext<RoleServer>) -> Result<CustomResult, ErrorData> {
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
         let method: String = request.method.chars().take(64).collect();
         // A request that names its revision is of one that has no `initialize`.
-        let is_known = METHODS.contains(&method.as_str()) && (method != "initialize" || context.meta.protocol_version().is_none());
+        let is_known = METHODS.contains(&method.as_str())
+            && (method != "initialize" || context.meta.protocol_version().is_none());
         // Requests of MCP arrive here when their parameters are not what it defines.
         if is_known {
-            let sentence = format!("Invalid params: the parameters of `{method}` do not have the form that MCP defines");
+            let sentence = format!(
+                "Invalid params: the parameters of `{method}` do not have the form that MCP defines"
+            );
             return Err(ErrorData::invalid_params(sentence, None));
         }
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("unknown method `{method}`"), None))
+        Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            format!("unknown method `{method}`"),
+            None,
+        ))
     }
 
     fn accepted_subscription_filter(&self, _: &SubscriptionFilter) -> Option<SubscriptionFilter> {

@@ -64,7 +64,10 @@ impl HttpConfig {
 
     fn origins(&self) -> Vec<String> {
         let port = self.listen.port();
-        let mut origins: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].iter().map(|host| format!("http://{host}:{port}")).collect();
+        let mut origins: Vec<String> = ["localhost", "127.0.0.1", "[::1]"]
+            .iter()
+            .map(|host| format!("http://{host}:{port}"))
+            .collect();
         origins.extend(self.allowed_origins.iter().cloned());
         origins
     }
@@ -74,7 +77,12 @@ impl HttpConfig {
 const MAX_PROBES: usize = 16;
 
 /// The routes. `stop` ends the long subscription streams.
-pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, budget: Arc<Budget>, stop: CancellationToken) -> Router {
+pub fn app(
+    gateway: Arc<Gateway>,
+    config: &HttpConfig,
+    budget: Arc<Budget>,
+    stop: CancellationToken,
+) -> Router {
     let service = StreamableHttpService::new(
         {
             let gateway = gateway.clone();
@@ -108,7 +116,10 @@ pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, budget: Arc<Budget>, stop
     routes
         .layer(cors(config.origins()))
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(ready).layer(ConcurrencyLimitLayer::new(MAX_PROBES)))
+        .route(
+            "/readyz",
+            get(ready).layer(ConcurrencyLimitLayer::new(MAX_PROBES)),
+        )
         .layer(CatchPanicLayer::new())
         .with_state(gateway)
 }
@@ -117,22 +128,39 @@ pub fn app(gateway: Arc<Gateway>, config: &HttpConfig, budget: Arc<Budget>, stop
 fn cors(origins: Vec<String>) -> CorsLayer {
     let allowed = AllowOrigin::predicate(move |origin: &HeaderValue, _| {
         origin.to_str().is_ok_and(|origin| {
-            origins.iter().any(|allowed| match allowed.strip_suffix(":*") {
-                Some(base) => origin.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with(':')),
-                None => origin.eq_ignore_ascii_case(allowed),
-            })
+            origins
+                .iter()
+                .any(|allowed| match allowed.strip_suffix(":*") {
+                    Some(base) => origin
+                        .strip_prefix(base)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(':')),
+                    None => origin.eq_ignore_ascii_case(allowed),
+                })
         })
     });
-    let mcp = ["mcp-protocol-version", "mcp-method", "mcp-name", "traceparent", "tracestate"];
+    let mcp = [
+        "mcp-protocol-version",
+        "mcp-method",
+        "mcp-name",
+        "traceparent",
+        "tracestate",
+    ];
     let mut headers = vec![header::ACCEPT, header::AUTHORIZATION, header::CONTENT_TYPE];
     headers.extend(mcp.map(HeaderName::from_static));
-    CorsLayer::new().allow_origin(allowed).allow_methods([Method::POST]).allow_headers(headers).max_age(Duration::from_secs(3600))
+    CorsLayer::new()
+        .allow_origin(allowed)
+        .allow_methods([Method::POST])
+        .allow_headers(headers)
+        .max_age(Duration::from_secs(3600))
 }
 
 async fn ready(State(gateway): State<Arc<Gateway>>) -> (StatusCode, &'static str) {
     if gateway.backend().is_ready(Duration::from_secs(2)).await {
         (StatusCode::OK, "ready\n")
     } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "the context service cannot be reached\n")
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the context service cannot be reached\n",
+        )
     }
 }

@@ -31,14 +31,26 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
         Some(file) => file.clone(),
         None => default_file(args.client)?,
     };
-    let servers = if args.client == Client::Vscode { "servers" } else { "mcpServers" };
+    let servers = if args.client == Client::Vscode {
+        "servers"
+    } else {
+        "mcpServers"
+    };
     if args.print {
         return say(&if args.uninstall {
-            format!("remove `{}` from `{servers}` in {}", args.name, file.display())
+            format!(
+                "remove `{}` from `{servers}` in {}",
+                args.name,
+                file.display()
+            )
         } else {
             let mut text = String::new();
             if args.client == Client::Claude {
-                text = format!("claude {}\n\nor, in {}:\n", shell_line(&claude_arguments(args, &entry)), file.display());
+                text = format!(
+                    "claude {}\n\nor, in {}:\n",
+                    shell_line(&claude_arguments(args, &entry)),
+                    file.display()
+                );
             }
             text + &pretty(&json!({ servers: { &args.name: entry } }))
         });
@@ -49,30 +61,56 @@ pub fn run(args: &InstallArgs) -> Result<(), String> {
     let after = if args.uninstall {
         match jsonc::remove(&before, &path).map_err(unreadable)? {
             Some(after) => after,
-            None => return say(&format!("`{}` is not in {}; nothing to remove", args.name, file.display())),
+            None => {
+                return say(&format!(
+                    "`{}` is not in {}; nothing to remove",
+                    args.name,
+                    file.display()
+                ));
+            }
         }
     } else {
         jsonc::set(&before, &path, &entry).map_err(unreadable)?
     };
     if after == before {
-        return say(&format!("{} already has `{}` like this", file.display(), args.name));
+        return say(&format!(
+            "{} already has `{}` like this",
+            file.display(),
+            args.name
+        ));
     }
     let backup = write(&file, &before, &after)?;
-    let kept = backup.map(|backup| format!(" (the previous file is {})", backup.display())).unwrap_or_default();
-    let did = if args.uninstall { "removed from" } else { "registered in" };
-    say(&format!("`{}` was {did} {}{kept}; restart the client to use it", args.name, file.display()))
+    let kept = backup
+        .map(|backup| format!(" (the previous file is {})", backup.display()))
+        .unwrap_or_default();
+    let did = if args.uninstall {
+        "removed from"
+    } else {
+        "registered in"
+    };
+    say(&format!(
+        "`{}` was {did} {}{kept}; restart the client to use it",
+        args.name,
+        file.display()
+    ))
 }
 
 /// The server entry as the client's configuration has it.
 fn entry(args: &InstallArgs) -> Result<Value, String> {
     if let Some(url) = &args.url {
-        let uri = url.parse::<http::Uri>().ok().filter(|uri| uri.host().is_some());
+        let uri = url
+            .parse::<http::Uri>()
+            .ok()
+            .filter(|uri| uri.host().is_some());
         if !uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https"))) {
-            return Err(format!("`{url}` is not a URL such as http://127.0.0.1:7421/mcp"));
+            return Err(format!(
+                "`{url}` is not a URL such as http://127.0.0.1:7421/mcp"
+            ));
         }
         return Ok(json!({"type": "http", "url": url}));
     }
-    let exe = std::env::current_exe().map_err(|error| format!("the path of this program is unknown: {error}"))?;
+    let exe = std::env::current_exe()
+        .map_err(|error| format!("the path of this program is unknown: {error}"))?;
     let mut entry = json!({"type": "stdio", "command": exe, "args": ["stdio"]});
     let mut env = Map::new();
     if let Some(backend) = &args.backend {
@@ -80,7 +118,12 @@ fn entry(args: &InstallArgs) -> Result<Value, String> {
         env.insert("CONTEXT_BACKEND".into(), json!(backend));
     }
     if let Some(db_path) = &args.db_path {
-        env.insert("DB_PATH".into(), json!(context_model::local::absolute(&context_model::local::expand_home(db_path))));
+        env.insert(
+            "DB_PATH".into(),
+            json!(context_model::local::absolute(
+                &context_model::local::expand_home(db_path)
+            )),
+        );
     }
     if !env.is_empty() {
         entry["env"] = Value::Object(env);
@@ -93,7 +136,12 @@ fn claude_arguments(args: &InstallArgs, entry: &Value) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut arguments: Vec<String> = ["mcp", "add", "--scope", "user"].map(String::from).into();
     if let Some(url) = &args.url {
-        arguments.extend(["--transport".into(), "http".into(), args.name.clone(), url.clone()]);
+        arguments.extend([
+            "--transport".into(),
+            "http".into(),
+            args.name.clone(),
+            url.clone(),
+        ]);
         return arguments;
     }
     arguments.push(args.name.clone());
@@ -110,12 +158,16 @@ fn with_claude(claude: &Path, args: &InstallArgs, entry: &Value) -> Result<(), S
     if args.uninstall {
         return match removed {
             Ok(said) => say(&said),
-            Err(said) if said.starts_with("No MCP server") => say(&format!("{said}; nothing to remove")),
+            Err(said) if said.starts_with("No MCP server") => {
+                say(&format!("{said}; nothing to remove"))
+            }
             Err(said) => Err(format!("claude mcp remove: {said}")),
         };
     }
     match claude_command(claude, &claude_arguments(args, entry))? {
-        Ok(said) => say(&format!("{said}\nrestart Claude Code, or run /mcp in it, to use it")),
+        Ok(said) => say(&format!(
+            "{said}\nrestart Claude Code, or run /mcp in it, to use it"
+        )),
         Err(said) => Err(format!("claude mcp add: {said}")),
     }
 }
@@ -132,23 +184,34 @@ fn claude_command(claude: &Path, arguments: &[String]) -> Result<Result<String, 
         return Ok(Ok(said(&output.stdout)));
     }
     let complaint = said(&output.stderr);
-    Ok(Err(if complaint.is_empty() { said(&output.stdout) } else { complaint }))
+    Ok(Err(if complaint.is_empty() {
+        said(&output.stdout)
+    } else {
+        complaint
+    }))
 }
 
 fn on_path(program: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
     std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|dir| dir.join(program))
-        .find(|path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0))
+        .find(|path| {
+            path.metadata()
+                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
 }
 
 fn default_file(client: Client) -> Result<PathBuf, String> {
-    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    let home = std::env::var_os("HOME")
+        .filter(|home| !home.is_empty())
+        .map(PathBuf::from);
     let home = home.ok_or("HOME is not set; name the configuration file with --file")?;
     Ok(match client {
         Client::Claude => home.join(".claude.json"),
         Client::Cursor => home.join(".cursor").join("mcp.json"),
-        Client::Vscode if cfg!(target_os = "macos") => home.join("Library/Application Support/Code/User/mcp.json"),
+        Client::Vscode if cfg!(target_os = "macos") => {
+            home.join("Library/Application Support/Code/User/mcp.json")
+        }
         Client::Vscode => std::env::var_os("XDG_CONFIG_HOME")
             .map(PathBuf::from)
             .filter(|dir| dir.is_absolute())
@@ -249,11 +312,22 @@ mod tests {
         let (_dir, file) = scratch("mcp.json", original);
         run(&install(&["cursor", "--file", &file])).unwrap();
         let installed = fs::read_to_string(&file).unwrap();
-        assert!(installed.contains("// mine") && installed.contains("// keep") && installed.contains("\"theme\": \"dark\""));
+        assert!(
+            installed.contains("// mine")
+                && installed.contains("// keep")
+                && installed.contains("\"theme\": \"dark\"")
+        );
         assert!(installed.contains("\"stdio\""));
-        assert_eq!(fs::read_to_string(format!("{file}.before-context-gateway")).unwrap(), original);
+        assert_eq!(
+            fs::read_to_string(format!("{file}.before-context-gateway")).unwrap(),
+            original
+        );
         run(&install(&["cursor", "--file", &file])).unwrap();
-        assert_eq!(fs::read_to_string(&file).unwrap(), installed, "installing twice changes nothing");
+        assert_eq!(
+            fs::read_to_string(&file).unwrap(),
+            installed,
+            "installing twice changes nothing"
+        );
         run(&install(&["cursor", "--file", &file, "--uninstall"])).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), original);
     }
@@ -262,16 +336,36 @@ mod tests {
     fn a_missing_file_is_made_and_vscode_keeps_servers_under_its_own_key() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("Code/User/mcp.json");
-        run(&install(&["vscode", "--file", file.to_str().unwrap(), "--url", "http://127.0.0.1:7421/mcp"])).unwrap();
+        run(&install(&[
+            "vscode",
+            "--file",
+            file.to_str().unwrap(),
+            "--url",
+            "http://127.0.0.1:7421/mcp",
+        ]))
+        .unwrap();
         let written: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
-        assert_eq!(written, json!({"servers": {"context": {"type": "http", "url": "http://127.0.0.1:7421/mcp"}}}));
+        assert_eq!(
+            written,
+            json!({"servers": {"context": {"type": "http", "url": "http://127.0.0.1:7421/mcp"}}})
+        );
     }
 
     #[test]
     fn a_file_that_is_not_json_is_left_alone() {
-        for content in ["{ \"mcpServers\": ", "[]", "{\"mcpServers\": []}", "not json"] {
+        for content in [
+            "{ \"mcpServers\": ",
+            "[]",
+            "{\"mcpServers\": []}",
+            "not json",
+        ] {
             let (_dir, file) = scratch("mcp.json", content);
-            assert!(run(&install(&["cursor", "--file", &file])).unwrap_err().contains("left alone"), "{content}");
+            assert!(
+                run(&install(&["cursor", "--file", &file]))
+                    .unwrap_err()
+                    .contains("left alone"),
+                "{content}"
+            );
             assert_eq!(fs::read_to_string(&file).unwrap(), content);
         }
     }
@@ -280,6 +374,9 @@ mod tests {
     fn the_printed_command_survives_a_shell() {
         let args = install(&["claude", "--db-path", "/data/it's here.db"]);
         let line = shell_line(&claude_arguments(&args, &entry(&args).unwrap()));
-        assert!(line.contains(r"--env 'DB_PATH=/data/it'\''s here.db' -- "), "{line}");
+        assert!(
+            line.contains(r"--env 'DB_PATH=/data/it'\''s here.db' -- "),
+            "{line}"
+        );
     }
 }

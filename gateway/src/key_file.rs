@@ -31,9 +31,20 @@ impl KeyFile {
     /// # Errors
     /// A sentence: it cannot be read, or what it holds cannot stand in a header.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let text = read(path).map_err(|error| format!("CONTEXT_API_KEY_FILE is {}, which cannot be read: {error}", path.display()))?;
-        let held = Held { key: bearer(&text)?, looked_at: Instant::now() };
-        Ok(Self { path: path.to_owned(), held: Mutex::new(held) })
+        let text = read(path).map_err(|error| {
+            format!(
+                "CONTEXT_API_KEY_FILE is {}, which cannot be read: {error}",
+                path.display()
+            )
+        })?;
+        let held = Held {
+            key: bearer(&text)?,
+            looked_at: Instant::now(),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            held: Mutex::new(held),
+        })
     }
 
     /// The key as it is now. While the file cannot be read, or is being written, the one before counts.
@@ -44,7 +55,9 @@ impl KeyFile {
             held.looked_at = Instant::now();
             match read(&self.path).map(|text| bearer(&text)) {
                 Ok(Ok(Some(key))) => held.key = Some(key),
-                Ok(Ok(None) | Err(_)) | Err(_) => tracing::warn!("The file of the key cannot be used; the key before counts"),
+                Ok(Ok(None) | Err(_)) | Err(_) => {
+                    tracing::warn!("The file of the key cannot be used; the key before counts")
+                }
             }
         }
         held.key.clone()
@@ -53,7 +66,9 @@ impl KeyFile {
 
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_BYTES).read_to_string(&mut text)?;
+    std::fs::File::open(path)?
+        .take(MAX_BYTES)
+        .read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -66,8 +81,9 @@ pub(crate) fn bearer(key: &str) -> Result<Option<AsciiMetadataValue>, String> {
     if key.is_empty() {
         return Ok(None);
     }
-    let mut value: AsciiMetadataValue =
-        format!("Bearer {key}").parse().map_err(|_| "the API key holds characters that cannot be sent in a header".to_owned())?;
+    let mut value: AsciiMetadataValue = format!("Bearer {key}")
+        .parse()
+        .map_err(|_| "the API key holds characters that cannot be sent in a header".to_owned())?;
     value.set_sensitive(true);
     Ok(Some(value))
 }

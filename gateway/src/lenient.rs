@@ -22,7 +22,10 @@ const MAX_VIOLATIONS: usize = 1000;
 /// `INVALID_ARGUMENT` naming every value of a wrong type, and every unknown parameter with the nearest known one.
 /// Missing parameters are for the service to report, so that the sentence is the same on every wire.
 pub fn arguments(schema: &JsonObject, arguments: JsonObject) -> Result<JsonObject> {
-    let mut findings = Findings { violations: Violations::default(), count: 0 };
+    let mut findings = Findings {
+        violations: Violations::default(),
+        count: 0,
+    };
     let repaired = findings.object(schema, arguments, "");
     findings.violations.finish(repaired)
 }
@@ -41,12 +44,16 @@ impl Findings {
     }
 
     fn wrong_type(&mut self, path: &str, expected: &str, got: &Value) {
-        self.add(path, || format!("`{path}` must be {expected}, not {}", describe(got)));
+        self.add(path, || {
+            format!("`{path}` must be {expected}, not {}", describe(got))
+        });
     }
 
     /// An object with declared properties.
     fn object(&mut self, schema: &JsonObject, value: JsonObject, path: &str) -> JsonObject {
-        let Some(Value::Object(properties)) = schema.get("properties") else { return value };
+        let Some(Value::Object(properties)) = schema.get("properties") else {
+            return value;
+        };
         let mut repaired = JsonObject::new();
         for (key, member) in value {
             let Some(Value::Object(declared)) = properties.get(&key) else {
@@ -58,7 +65,11 @@ impl Findings {
             if member.is_null() {
                 continue;
             }
-            let member_path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let member_path = if path.is_empty() {
+                key.clone()
+            } else {
+                format!("{path}.{key}")
+            };
             let member = self.value(declared, member, &member_path);
             repaired.insert(key, member);
         }
@@ -67,8 +78,14 @@ impl Findings {
 
     fn unknown(&mut self, key: &str, path: &str, properties: &JsonObject) {
         let shown: String = key.chars().take(64).collect();
-        let field = if path.is_empty() { shown.clone() } else { format!("{path}.{shown}") };
-        self.add(&field, || context_model::unknown_field(&field, key, properties.keys().map(String::as_str)).message);
+        let field = if path.is_empty() {
+            shown.clone()
+        } else {
+            format!("{path}.{shown}")
+        };
+        self.add(&field, || {
+            context_model::unknown_field(&field, key, properties.keys().map(String::as_str)).message
+        });
     }
 
     fn value(&mut self, schema: &JsonObject, value: Value, path: &str) -> Value {
@@ -113,7 +130,9 @@ impl Findings {
 
     fn array(&mut self, schema: &JsonObject, value: Value, path: &str) -> Value {
         let items = schema.get("items").and_then(Value::as_object);
-        let item_type = items.and_then(|items| items.get("type")).and_then(Value::as_str);
+        let item_type = items
+            .and_then(|items| items.get("type"))
+            .and_then(Value::as_str);
         let value = embedded(&value, Value::is_array).unwrap_or(value);
         let list = match value {
             Value::Array(list) => list,
@@ -125,8 +144,15 @@ impl Findings {
                 return other;
             }
         };
-        let Some(items) = items else { return Value::Array(list) };
-        Value::Array(list.into_iter().enumerate().map(|(i, item)| self.value(items, item, &format!("{path}[{i}]"))).collect())
+        let Some(items) = items else {
+            return Value::Array(list);
+        };
+        Value::Array(
+            list.into_iter()
+                .enumerate()
+                .map(|(i, item)| self.value(items, item, &format!("{path}[{i}]")))
+                .collect(),
+        )
     }
 }
 
@@ -175,7 +201,9 @@ mod tests {
 
     fn read(tool: &str, sent: Value) -> Result<Value> {
         let schema = &Catalogue::get().find(tool).unwrap().input_schema;
-        let Value::Object(sent) = sent else { panic!("arguments are an object") };
+        let Value::Object(sent) = sent else {
+            panic!("arguments are an object")
+        };
         arguments(schema, sent).map(Value::Object)
     }
 
@@ -192,9 +220,21 @@ mod tests {
                 json!({"context_ids":"[1,\"2\",3.0]","include_images":"false"}),
                 json!({"context_ids":[1,2,3],"include_images":false}),
             ),
-            ("get_context_by_ids", json!({"context_ids":7}), json!({"context_ids":[7]})),
-            ("get_context_by_ids", json!({"context_ids":"7"}), json!({"context_ids":[7]})),
-            ("search_context", json!({"limit":"10","offset":5.0,"tags":"one"}), json!({"limit":10,"offset":5,"tags":["one"]})),
+            (
+                "get_context_by_ids",
+                json!({"context_ids":7}),
+                json!({"context_ids":[7]}),
+            ),
+            (
+                "get_context_by_ids",
+                json!({"context_ids":"7"}),
+                json!({"context_ids":[7]}),
+            ),
+            (
+                "search_context",
+                json!({"limit":"10","offset":5.0,"tags":"one"}),
+                json!({"limit":10,"offset":5,"tags":["one"]}),
+            ),
             (
                 "search_context",
                 json!({"metadata_filters":"[{\"key\":\"a\",\"operator\":\"eq\",\"value\":\"5\",\"case_sensitive\":\"true\"}]"}),
@@ -232,7 +272,14 @@ mod tests {
 
     #[test]
     fn null_means_absent() {
-        assert_eq!(read("search_context", json!({"thread_id":null,"limit":null,"tags":null})).unwrap(), json!({}));
+        assert_eq!(
+            read(
+                "search_context",
+                json!({"thread_id":null,"limit":null,"tags":null})
+            )
+            .unwrap(),
+            json!({})
+        );
     }
 
     #[test]
@@ -246,30 +293,75 @@ mod tests {
         let error = read("search_context", json!({"limit":"ten","tags":[1,"a",{}],"include_images":"maybe","metadata":"x","offset":1.5}))
             .unwrap_err();
         let fields: Vec<&str> = error.violations.iter().map(|v| v.field.as_str()).collect();
-        assert_eq!(fields, ["limit", "tags[0]", "tags[2]", "include_images", "metadata", "offset"]);
-        assert!(error.message.contains("`limit` must be an integer, not a string"), "{error}");
+        assert_eq!(
+            fields,
+            [
+                "limit",
+                "tags[0]",
+                "tags[2]",
+                "include_images",
+                "metadata",
+                "offset"
+            ]
+        );
+        assert!(
+            error
+                .message
+                .contains("`limit` must be an integer, not a string"),
+            "{error}"
+        );
     }
 
     #[test]
     fn an_unknown_parameter_is_named_with_the_nearest_known_one() {
-        let error = read("store_context", json!({"thread":"t","source":"user","text":"x"})).unwrap_err();
-        assert_eq!(error.violations[0].description, "`thread` is not a parameter; did you mean `thread_id`?");
-        let error = read("search_context", json!({"metadata_filters":[{"key":"a","op":"eq"}]})).unwrap_err();
+        let error = read(
+            "store_context",
+            json!({"thread":"t","source":"user","text":"x"}),
+        )
+        .unwrap_err();
+        assert_eq!(
+            error.violations[0].description,
+            "`thread` is not a parameter; did you mean `thread_id`?"
+        );
+        let error = read(
+            "search_context",
+            json!({"metadata_filters":[{"key":"a","op":"eq"}]}),
+        )
+        .unwrap_err();
         assert_eq!(error.violations[0].field, "metadata_filters[0].op");
         let error = read("get_statistics", json!({"verbose":true})).unwrap_err();
-        assert_eq!(error.violations[0].description, "`verbose` is not a parameter; there are none here");
+        assert_eq!(
+            error.violations[0].description,
+            "`verbose` is not a parameter; there are none here"
+        );
     }
 
     #[test]
     fn a_hostile_list_makes_a_short_reply() {
-        let error = read("get_context_by_ids", json!({"context_ids": vec!["x"; 100_000]})).unwrap_err();
-        assert!(error.violations.len() < 20 && error.message.len() < 2000, "{error}");
+        let error = read(
+            "get_context_by_ids",
+            json!({"context_ids": vec!["x"; 100_000]}),
+        )
+        .unwrap_err();
+        assert!(
+            error.violations.len() < 20 && error.message.len() < 2000,
+            "{error}"
+        );
     }
 
     #[test]
     fn huge_and_odd_numbers_are_not_integers() {
-        for sent in [json!(1e300), json!("1e300"), json!(0.5), json!("0x10"), json!("")] {
-            assert!(read("search_context", json!({"limit": sent})).is_err(), "{sent}");
+        for sent in [
+            json!(1e300),
+            json!("1e300"),
+            json!(0.5),
+            json!("0x10"),
+            json!(""),
+        ] {
+            assert!(
+                read("search_context", json!({"limit": sent})).is_err(),
+                "{sent}"
+            );
         }
     }
 }

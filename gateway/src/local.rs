@@ -34,17 +34,28 @@ impl LocalService {
     /// database. The program is `context-service` beside this executable, else the one on the PATH.
     #[must_use]
     pub fn new(db_path: &Path, socket: Option<PathBuf>) -> Self {
-        let beside =
-            std::env::current_exe().ok().and_then(|exe| exe.parent().map(|dir| dir.join("context-service"))).filter(|path| path.is_file());
-        Self::with_command(db_path, socket, beside.unwrap_or_else(|| PathBuf::from("context-service")))
+        let beside = std::env::current_exe()
+            .ok()
+            .and_then(|exe| exe.parent().map(|dir| dir.join("context-service")))
+            .filter(|path| path.is_file());
+        Self::with_command(
+            db_path,
+            socket,
+            beside.unwrap_or_else(|| PathBuf::from("context-service")),
+        )
     }
 
     /// The same with a given program to start.
     #[must_use]
     pub fn with_command(db_path: &Path, socket: Option<PathBuf>, command: PathBuf) -> Self {
         let db_path = context_model::local::absolute(db_path);
-        let socket = socket.unwrap_or_else(|| context_model::local::socket_path(&db_path, own_uid()));
-        Self { socket, db_path, command }
+        let socket =
+            socket.unwrap_or_else(|| context_model::local::socket_path(&db_path, own_uid()));
+        Self {
+            socket,
+            db_path,
+            command,
+        }
     }
 
     /// The socket on which the service is found.
@@ -69,7 +80,10 @@ impl LocalService {
         let stream = UnixStream::connect(&self.socket).await?;
         // Whoever else could bind this path would read everything we send.
         if stream.peer_cred()?.uid() != own_uid() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} is served by another user", self.socket.display())));
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("{} is served by another user", self.socket.display()),
+            ));
         }
         Ok(stream)
     }
@@ -78,15 +92,24 @@ impl LocalService {
         let deadline = Instant::now() + START_TIMEOUT;
         if let Some(dir) = self.socket.parent() {
             if dir == context_model::local::runtime_dir(own_uid()) {
-                let foreign = || io::Error::new(io::ErrorKind::PermissionDenied, format!("{} belongs to another user", dir.display()));
+                let foreign = || {
+                    io::Error::new(
+                        io::ErrorKind::PermissionDenied,
+                        format!("{} belongs to another user", dir.display()),
+                    )
+                };
                 context_model::local::make_runtime_dir(own_uid())?.ok_or_else(foreign)?;
             } else {
                 // A directory that the user chose is the user's to protect; the peer is checked all the same.
                 std::fs::create_dir_all(dir)?;
             }
         }
-        let lock =
-            OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(self.socket.with_extension("start.lock"))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(self.socket.with_extension("start.lock"))?;
         let mut child = None;
         loop {
             if child.is_none() && flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
@@ -145,7 +168,11 @@ impl LocalService {
     }
 
     fn log(&self) -> io::Result<File> {
-        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(self.log_path())?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(self.log_path())?;
         if log.metadata()?.len() > MAX_LOG_BYTES {
             log.set_len(0)?;
         }
@@ -153,8 +180,13 @@ impl LocalService {
     }
 
     fn start_failed(&self, what: &str) -> io::Error {
-        let said = last_line(&self.log_path()).map(|line| format!(": {line}")).unwrap_or_default();
-        io::Error::other(format!("the context service {what}{said}; its log is {}", self.log_path().display()))
+        let said = last_line(&self.log_path())
+            .map(|line| format!(": {line}"))
+            .unwrap_or_default();
+        io::Error::other(format!(
+            "the context service {what}{said}; its log is {}",
+            self.log_path().display()
+        ))
     }
 }
 
@@ -162,7 +194,8 @@ impl LocalService {
 fn last_line(path: &Path) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(4096))).ok()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(4096)))
+        .ok()?;
     let mut tail = Vec::new();
     file.take(4096).read_to_end(&mut tail).ok()?;
     let tail = String::from_utf8_lossy(&tail);
@@ -171,7 +204,10 @@ fn last_line(path: &Path) -> Option<String> {
 }
 
 fn nobody_listens(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
 }
 
 fn own_uid() -> u32 {

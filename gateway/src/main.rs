@@ -44,14 +44,24 @@ fn main() -> ExitCode {
 fn serve_stdio(args: &StdioArgs) -> Outcome {
     log_to_stderr(args.backend.log_level);
     if io::stdin().is_terminal() {
-        eprintln!("context-gateway waits for an MCP client on stdin; `context-gateway install claude` registers it with one");
+        eprintln!(
+            "context-gateway waits for an MCP client on stdin; `context-gateway install claude` registers it with one"
+        );
     }
     // One thread: a call is two hops between sockets, and waking another thread for each costs a quarter of it.
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let outcome = runtime.block_on(async {
         let stop = stop_on_signals()?;
         let gateway = gateway(&args.backend, args.credentials()?)?;
-        stdio::serve(gateway, args.backend.max_request_bytes(), args.backend.budget(), stop).await?;
+        stdio::serve(
+            gateway,
+            args.backend.max_request_bytes(),
+            args.backend.budget(),
+            stop,
+        )
+        .await?;
         Ok(())
     });
     // Where stdin is no pipe, a thread may still be blocked reading it.
@@ -67,10 +77,16 @@ fn serve_http(args: &HttpArgs) -> Outcome {
         let stop = stop_on_signals()?;
         let limits = fit_descriptors(args.connection_limits());
         let gateway = gateway(&args.backend, Credentials::Callers)?;
-        let listener =
-            tokio::net::TcpListener::bind(args.listen).await.map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
+        let listener = tokio::net::TcpListener::bind(args.listen)
+            .await
+            .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
         let listen = listener.local_addr()?;
-        let given = |list: &[String]| list.iter().filter(|item| !item.is_empty()).cloned().collect();
+        let given = |list: &[String]| {
+            list.iter()
+                .filter(|item| !item.is_empty())
+                .cloned()
+                .collect()
+        };
         let config = http::HttpConfig {
             listen,
             allowed_hosts: given(&args.allowed_hosts),
@@ -78,7 +94,10 @@ fn serve_http(args: &HttpArgs) -> Outcome {
             guarded_as: args.guarded(listen),
             max_message_bytes: args.backend.max_request_bytes(),
         };
-        eprintln!("context-gateway listens on http://{listen}/mcp (service: {})", gateway.backend());
+        eprintln!(
+            "context-gateway listens on http://{listen}/mcp (service: {})",
+            gateway.backend()
+        );
         eprintln!("register it: claude mcp add --transport http context http://{listen}/mcp");
         let app = http::app(gateway, &config, args.backend.budget(), stop.clone());
         http::serve(listener, app, limits, stop).await?;
@@ -88,8 +107,15 @@ fn serve_http(args: &HttpArgs) -> Outcome {
     outcome
 }
 
-fn gateway(args: &BackendArgs, credentials: Credentials) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
-    Ok(Gateway::with_tools(Backend::new(args.target()?, args.max_message_bytes())?, credentials, args.tools))
+fn gateway(
+    args: &BackendArgs,
+    credentials: Credentials,
+) -> Result<std::sync::Arc<Gateway>, Box<dyn std::error::Error>> {
+    Ok(Gateway::with_tools(
+        Backend::new(args.target()?, args.max_message_bytes())?,
+        credentials,
+        args.tools,
+    ))
 }
 
 /// Raises the limit of open files as far as the connections need and the system allows; with fewer the connections are
@@ -109,7 +135,10 @@ fn fit_descriptors(mut limits: ConnectionLimits) -> ConnectionLimits {
         }
     }
     if let Some(current) = files.current.filter(|current| *current < needed) {
-        let fewer = usize::try_from(current).unwrap_or(usize::MAX).saturating_sub(OTHERS).max(1);
+        let fewer = usize::try_from(current)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(OTHERS)
+            .max(1);
         eprintln!(
             "context-gateway may open {current} files only (ulimit -n), so it serves {fewer} connections at once instead of {}",
             limits.connections
@@ -123,7 +152,10 @@ fn fit_descriptors(mut limits: ConnectionLimits) -> ConnectionLimits {
 /// A token that SIGTERM and SIGINT cancel.
 fn stop_on_signals() -> io::Result<CancellationToken> {
     let stop = CancellationToken::new();
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) = (
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+    );
     let token = stop.clone();
     tokio::spawn(async move {
         tokio::select! {
@@ -140,15 +172,29 @@ fn log_to_stderr(level: LevelFilter) {
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::INFO))
         .with_target("context_gateway", level)
-        .with_target("rmcp", if level >= LevelFilter::DEBUG { level } else { level.min(LevelFilter::ERROR) });
+        .with_target(
+            "rmcp",
+            if level >= LevelFilter::DEBUG {
+                level
+            } else {
+                level.min(LevelFilter::ERROR)
+            },
+        );
     tracing_subscriber::registry()
-        .with(tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(false).with_target(false))
+        .with(
+            tracing_subscriber::fmt::layer()
+                .with_writer(io::stderr)
+                .with_ansi(false)
+                .with_target(false),
+        )
         .with(targets)
         .init();
 }
 
 fn print_tools() -> Outcome {
-    let mut text = serde_json::to_vec_pretty(&serde_json::json!({ "tools": Catalogue::get().listed(ToolSet::Default) }))?;
+    let mut text = serde_json::to_vec_pretty(
+        &serde_json::json!({ "tools": Catalogue::get().listed(ToolSet::Default) }),
+    )?;
     text.push(b'\n');
     print(&text)
 }

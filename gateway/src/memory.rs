@@ -68,7 +68,11 @@ impl Budget {
     /// A budget of `bytes`.
     #[must_use]
     pub fn new(bytes: usize) -> Arc<Self> {
-        Arc::new(Self { total: bytes, state: Mutex::default(), released: Notify::new() })
+        Arc::new(Self {
+            total: bytes,
+            state: Mutex::default(),
+            released: Notify::new(),
+        })
     }
 
     /// Bytes that are held now.
@@ -106,7 +110,12 @@ impl Budget {
         }
         state.requests += 1;
         state.held.entry(caller).or_default().requests += 1;
-        Ok(Lease { budget: self.clone(), caller, bytes: Mutex::new(0), refusal: Mutex::new(None) })
+        Ok(Lease {
+            budget: self.clone(),
+            caller,
+            bytes: Mutex::new(0),
+            refusal: Mutex::new(None),
+        })
     }
 
     /// The same, waiting while there are too many.
@@ -130,11 +139,25 @@ impl Budget {
     fn take(&self, caller: Caller, bytes: usize) -> bool {
         let mut state = self.state();
         let little = self.total / 16;
-        let held = state.held.get(&caller).map_or(0, |held| held.bytes).saturating_add(bytes);
+        let held = state
+            .held
+            .get(&caller)
+            .map_or(0, |held| held.bytes)
+            .saturating_add(bytes);
         let used = state.used.saturating_add(bytes);
-        let another_waits = || state.refused.is_some_and(|(who, when)| who != caller && when.elapsed() < CONTENTION);
-        let fair = held <= little || (caller != Caller::Unknown && (held <= self.total / 2 || !another_waits()));
-        let fits = used <= if held <= little { self.total } else { self.total - little };
+        let another_waits = || {
+            state
+                .refused
+                .is_some_and(|(who, when)| who != caller && when.elapsed() < CONTENTION)
+        };
+        let fair = held <= little
+            || (caller != Caller::Unknown && (held <= self.total / 2 || !another_waits()));
+        let fits = used
+            <= if held <= little {
+                self.total
+            } else {
+                self.total - little
+            };
         if fair && fits {
             state.used = used;
             state.held.entry(caller).or_default().bytes = held;
@@ -142,7 +165,11 @@ impl Budget {
             state.refused = Some((caller, Instant::now()));
             if state.warned.is_none_or(|at| at.elapsed() > WARN_AGAIN) {
                 state.warned = Some(Instant::now());
-                tracing::warn!(held = state.used, wanted = bytes, "A request was refused: GATEWAY_REQUEST_MEMORY_MB is used up");
+                tracing::warn!(
+                    held = state.used,
+                    wanted = bytes,
+                    "A request was refused: GATEWAY_REQUEST_MEMORY_MB is used up"
+                );
             }
         }
         fair && fits
@@ -185,8 +212,13 @@ impl Lease {
             *held += bytes;
             return Ok(());
         }
-        let could_never_fit = held.saturating_add(bytes) > self.budget.largest_share() && self.caller != Caller::Unknown;
-        Err(if could_never_fit { too_large() } else { overloaded() })
+        let could_never_fit = held.saturating_add(bytes) > self.budget.largest_share()
+            && self.caller != Caller::Unknown;
+        Err(if could_never_fit {
+            too_large()
+        } else {
+            overloaded()
+        })
     }
 
     /// Makes the share as large as this, waiting until there is room: where there is one client, which sends no more
@@ -199,7 +231,11 @@ impl Lease {
             let mut released = std::pin::pin!(self.budget.released.notified());
             released.as_mut().enable();
             let missing = bytes.saturating_sub(*self.bytes());
-            match if missing == 0 { Ok(()) } else { self.grow(missing) } {
+            match if missing == 0 {
+                Ok(())
+            } else {
+                self.grow(missing)
+            } {
                 Err(error) if error.reason == Reason::Overloaded => released.await,
                 ended => return ended,
             }
@@ -239,7 +275,10 @@ impl Lease {
     /// Why there was no room for the service's reply.
     #[must_use]
     pub fn refusal(&self) -> Option<Error> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.refusal
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn bytes(&self) -> MutexGuard<'_, usize> {
@@ -260,7 +299,11 @@ fn too_large() -> Error {
 }
 
 fn overloaded() -> Error {
-    Error::new(Reason::Overloaded, "too many requests at once; retry in a second").with_retry_after(Duration::from_secs(1))
+    Error::new(
+        Reason::Overloaded,
+        "too many requests at once; retry in a second",
+    )
+    .with_retry_after(Duration::from_secs(1))
 }
 
 #[cfg(test)]
@@ -297,7 +340,10 @@ mod tests {
         newcomer.grow(100).unwrap();
         assert_eq!(newcomer.grow(1).unwrap_err().reason, Reason::Overloaded);
         first.settle(800);
-        assert!(first.grow(1).is_err(), "the first has half, and another was refused");
+        assert!(
+            first.grow(1).is_err(),
+            "the first has half, and another was refused"
+        );
         newcomer.grow(500).unwrap();
         first.settle(700);
         first.grow(100).unwrap();
@@ -311,7 +357,9 @@ mod tests {
         let another = budget.enter(Caller::Unknown).unwrap();
         assert_eq!(another.grow(1).unwrap_err().reason, Reason::Overloaded);
         budget.enter(A).unwrap().grow(1400).unwrap();
-        let _rest: Vec<_> = (2..MAX_UNKNOWN_REQUESTS).map(|_| budget.enter(Caller::Unknown).unwrap()).collect();
+        let _rest: Vec<_> = (2..MAX_UNKNOWN_REQUESTS)
+            .map(|_| budget.enter(Caller::Unknown).unwrap())
+            .collect();
         assert!(budget.enter(Caller::Unknown).is_err());
         assert!(budget.enter(A).is_ok());
     }
@@ -319,7 +367,9 @@ mod tests {
     #[test]
     fn one_key_has_half_of_the_requests() {
         let budget = budget();
-        let own: Vec<_> = (0..MAX_REQUESTS / 2).map(|_| budget.enter(A).unwrap()).collect();
+        let own: Vec<_> = (0..MAX_REQUESTS / 2)
+            .map(|_| budget.enter(A).unwrap())
+            .collect();
         assert!(budget.enter(A).is_err());
         assert!(budget.enter(B).is_ok());
         drop(own);
@@ -348,7 +398,16 @@ mod tests {
         let budget = Budget::new(8_000_000);
         budget.enter(A).unwrap().admit_reply(1_000_000).unwrap();
         let lease = budget.enter(A).unwrap();
-        assert_eq!(lease.admit_reply(1_100_000).unwrap_err().reason, Reason::RequestTooLarge);
-        assert!(lease.refusal().unwrap().message.contains("include_images=false"));
+        assert_eq!(
+            lease.admit_reply(1_100_000).unwrap_err().reason,
+            Reason::RequestTooLarge
+        );
+        assert!(
+            lease
+                .refusal()
+                .unwrap()
+                .message
+                .contains("include_images=false")
+        );
     }
 }

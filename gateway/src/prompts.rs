@@ -2,7 +2,9 @@
 //! text that names the tools; nothing is fetched for them.
 
 use rmcp::ErrorData;
-use rmcp::model::{GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role};
+use rmcp::model::{
+    GetPromptRequestParams, GetPromptResult, Prompt, PromptArgument, PromptMessage, Role,
+};
 
 /// The prompts, in listing order.
 #[must_use]
@@ -12,15 +14,23 @@ pub fn list() -> Vec<Prompt> {
             "recall",
             Some("Find what earlier sessions and other agents stored about a topic"),
             Some(vec![
-                PromptArgument::new("topic").with_description("What to look for").with_required(true),
-                PromptArgument::new("thread_id").with_description("Only this thread").with_required(false),
+                PromptArgument::new("topic")
+                    .with_description("What to look for")
+                    .with_required(true),
+                PromptArgument::new("thread_id")
+                    .with_description("Only this thread")
+                    .with_required(false),
             ]),
         )
         .with_title("Recall a topic"),
         Prompt::new(
             "handover",
             Some("Store a note from which the next session can continue"),
-            Some(vec![PromptArgument::new("thread_id").with_description("The task's thread").with_required(true)]),
+            Some(vec![
+                PromptArgument::new("thread_id")
+                    .with_description("The task's thread")
+                    .with_required(true),
+            ]),
         )
         .with_title("Hand over"),
     ]
@@ -32,17 +42,29 @@ pub fn list() -> Vec<Prompt> {
 /// -32602 for an unknown prompt and for a missing or non-string argument.
 pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
     let argument = |name: &str| -> Result<Option<&str>, ErrorData> {
-        match request.arguments.as_ref().and_then(|arguments| arguments.get(name)) {
+        match request
+            .arguments
+            .as_ref()
+            .and_then(|arguments| arguments.get(name))
+        {
             None | Some(serde_json::Value::Null) => Ok(None),
             Some(serde_json::Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(ErrorData::invalid_params(format!("`{name}` must be a string"), None)),
+            Some(_) => Err(ErrorData::invalid_params(
+                format!("`{name}` must be a string"),
+                None,
+            )),
         }
     };
-    let required = |name: &str| argument(name)?.ok_or_else(|| ErrorData::invalid_params(format!("`{name}` is required"), None));
+    let required = |name: &str| {
+        argument(name)?
+            .ok_or_else(|| ErrorData::invalid_params(format!("`{name}` is required"), None))
+    };
     let text = match request.name.as_str() {
         "recall" => {
             let topic = required("topic")?;
-            let scope = argument("thread_id")?.map(|id| format!(" with thread_id {id:?}")).unwrap_or_default();
+            let scope = argument("thread_id")?
+                .map(|id| format!(" with thread_id {id:?}"))
+                .unwrap_or_default();
             format!(
                 "Find what is known about: {topic}\n\nCall hybrid_search_context{scope} with two or three different \
                  wordings, read the best entries in full with get_context_by_ids, then summarise what is known, what \
@@ -59,10 +81,16 @@ pub fn get(request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorDat
         }
         other => {
             let shown: String = other.chars().take(64).collect();
-            return Err(ErrorData::invalid_params(format!("unknown prompt `{shown}`; known are `recall` and `handover`"), None));
+            return Err(ErrorData::invalid_params(
+                format!("unknown prompt `{shown}`; known are `recall` and `handover`"),
+                None,
+            ));
         }
     };
-    Ok(GetPromptResult::new(vec![PromptMessage::new_text(Role::User, text)]))
+    Ok(GetPromptResult::new(vec![PromptMessage::new_text(
+        Role::User,
+        text,
+    )]))
 }
 
 #[cfg(test)]
@@ -73,15 +101,32 @@ mod tests {
     fn every_listed_prompt_can_be_got_with_its_required_arguments() {
         for prompt in list() {
             let mut request = GetPromptRequestParams::new(prompt.name.clone());
-            assert_eq!(get(&request).unwrap_err().code.0, -32602, "{} needs its argument", prompt.name);
+            assert_eq!(
+                get(&request).unwrap_err().code.0,
+                -32602,
+                "{} needs its argument",
+                prompt.name
+            );
             let arguments = prompt.arguments.unwrap();
-            request.arguments = Some(arguments.iter().filter(|a| a.required == Some(true)).map(|a| (a.name.clone(), "x".into())).collect());
+            request.arguments = Some(
+                arguments
+                    .iter()
+                    .filter(|a| a.required == Some(true))
+                    .map(|a| (a.name.clone(), "x".into()))
+                    .collect(),
+            );
             assert_eq!(get(&request).unwrap().messages.len(), 1);
         }
     }
 
     #[test]
     fn an_unknown_prompt_is_refused() {
-        assert_eq!(get(&GetPromptRequestParams::new("nope")).unwrap_err().code.0, -32602);
+        assert_eq!(
+            get(&GetPromptRequestParams::new("nope"))
+                .unwrap_err()
+                .code
+                .0,
+            -32602
+        );
     }
 }

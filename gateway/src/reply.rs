@@ -60,7 +60,10 @@ mod tests {
 
     #[test]
     fn an_error_is_text_alone_and_names_every_violation() {
-        let result = failure(&Error::invalid("limit", "`limit` is 500; the allowed range is 1 to 100"));
+        let result = failure(&Error::invalid(
+            "limit",
+            "`limit` is 500; the allowed range is 1 to 100",
+        ));
         assert_eq!(result.is_error, Some(true));
         assert_eq!(result.structured_content, None);
         assert_eq!(
@@ -73,15 +76,31 @@ mod tests {
     #[test]
     fn an_error_of_an_artifact_tool_is_its_sentence_alone() {
         let error = Error::invalid("query", "Search query cannot be empty");
-        assert_eq!(text(&documented_failure(&error, false)), json!({"error": "Search query cannot be empty"}));
+        assert_eq!(
+            text(&documented_failure(&error, false)),
+            json!({"error": "Search query cannot be empty"})
+        );
         let listed = documented_failure(&error, true);
-        assert_eq!((text(&listed), listed.is_error), (json!([{"error": "Search query cannot be empty"}]), Some(true)));
+        assert_eq!(
+            (text(&listed), listed.is_error),
+            (
+                json!([{"error": "Search query cannot be empty"}]),
+                Some(true)
+            )
+        );
     }
 
     #[test]
     fn a_documented_list_is_the_text_and_sits_under_result_in_the_structure() {
-        let result = Reply { structured: json!({"result": [{"id": 1}], "revision": 4}), text_key: Some("result") }.into_result();
+        let result = Reply {
+            structured: json!({"result": [{"id": 1}], "revision": 4}),
+            text_key: Some("result"),
+        }
+        .into_result();
         assert_eq!(text(&result), json!([{"id": 1}]));
-        assert_eq!(result.structured_content, Some(json!({"result": [{"id": 1}], "revision": 4})));
+        assert_eq!(
+            result.structured_content,
+            Some(json!({"result": [{"id": 1}], "revision": 4}))
+        );
     }
 }

@@ -26,7 +26,11 @@ pub fn templates() -> Vec<ResourceTemplate> {
 /// # Errors
 /// Resource not found, with the URI in its data, for any URI that is not an existing entry; an internal error with
 /// the service's sentence when it cannot be read.
-pub async fn read(gateway: &Gateway, uri: &str, context: &RequestContext<RoleServer>) -> Result<Vec<ResourceContents>, ErrorData> {
+pub async fn read(
+    gateway: &Gateway,
+    uri: &str,
+    context: &RequestContext<RoleServer>,
+) -> Result<Vec<ResourceContents>, ErrorData> {
     let not_found = || {
         let shown: String = uri.chars().take(200).collect();
         ErrorData::resource_not_found("resource not found", Some(json!({ "uri": shown })))
@@ -44,7 +48,14 @@ pub async fn read(gateway: &Gateway, uri: &str, context: &RequestContext<RoleSer
         .run(Operation::GetContextByIds, arguments, context)
         .await
         .ok_or_else(cancelled)?
-        .map_err(|error| ErrorData::internal_error(error.message, Some(json!({ "reason": error.reason.as_str() }))))?;
+        .map_err(|error| {
+            ErrorData::internal_error(
+                error.message,
+                Some(json!({ "reason": error.reason.as_str() })),
+            )
+        })?;
     let entry = reply.structured["result"].get(0).ok_or_else(not_found)?;
-    Ok(vec![ResourceContents::text(entry.to_string(), uri).with_mime_type("application/json")])
+    Ok(vec![
+        ResourceContents::text(entry.to_string(), uri).with_mime_type("application/json"),
+    ])
 }

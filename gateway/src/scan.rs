@@ -34,7 +34,10 @@ impl Scan {
     /// A scan that refuses messages of more than `max_bytes`.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, ..Self::default() }
+        Self {
+            max_bytes,
+            ..Self::default()
+        }
     }
 
     /// Takes the next piece of the message.
@@ -44,7 +47,10 @@ impl Scan {
         while let Some((&byte, after)) = rest.split_first() {
             if self.in_string && !self.escaped && !self.in_key && !self.in_id {
                 // Most bytes of a large message are inside strings.
-                let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(rest.len());
+                let plain = rest
+                    .iter()
+                    .position(|byte| matches!(byte, b'"' | b'\\'))
+                    .unwrap_or(rest.len());
                 if plain > 0 {
                     rest = &rest[plain..];
                     continue;
@@ -124,7 +130,13 @@ impl Scan {
     }
 
     fn end_number(&mut self) {
-        if self.number.len() >= 19 && self.wide.is_none() && !self.number.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+        if self.number.len() >= 19
+            && self.wide.is_none()
+            && !self
+                .number
+                .iter()
+                .any(|byte| matches!(byte, b'.' | b'e' | b'E'))
+        {
             let text = String::from_utf8_lossy(&self.number);
             if text.parse::<i64>().is_err() && text.parse::<u64>().is_err() {
                 self.wide = Some(text.into_owned());
@@ -145,7 +157,9 @@ impl Scan {
         if self.is_too_large() {
             Some(self.too_large())
         } else if self.values > MAX_VALUES {
-            Some(format!("the message holds more than {MAX_VALUES} values; send less at once"))
+            Some(format!(
+                "the message holds more than {MAX_VALUES} values; send less at once"
+            ))
         } else {
             self.wide.as_ref().map(|number| {
                 let number: String = number.chars().take(MAX_NUMBER).collect();
@@ -163,13 +177,17 @@ impl Scan {
     /// The sentence for a message that is larger than allowed.
     #[must_use]
     pub fn too_large(&self) -> String {
-        format!("the message is larger than {} MiB; send fewer or smaller images and entries at once", self.max_bytes >> 20)
+        format!(
+            "the message is larger than {} MiB; send fewer or smaller images and entries at once",
+            self.max_bytes >> 20
+        )
     }
 
     /// The JSON-RPC id, when the part that was fed holds one that can be repeated: a string or a number.
     #[must_use]
     pub fn id(&self) -> Option<serde_json::Value> {
-        let id = (self.id.len() <= MAX_ID).then(|| serde_json::from_slice::<serde_json::Value>(&self.id).ok())??;
+        let id = (self.id.len() <= MAX_ID)
+            .then(|| serde_json::from_slice::<serde_json::Value>(&self.id).ok())??;
         (id.is_string() || id.is_i64() || id.is_u64()).then_some(id)
     }
 }
@@ -186,8 +204,14 @@ mod tests {
         // However the message is cut, the findings are the same.
         for size in [1, 2, 7] {
             let mut pieces = Scan::new(1024 * 1024 * 1024);
-            text.as_bytes().chunks(size).for_each(|piece| pieces.feed(piece));
-            assert_eq!((pieces.refusal(), pieces.id(), pieces.values()), (whole.refusal(), whole.id(), whole.values()), "{text}");
+            text.as_bytes()
+                .chunks(size)
+                .for_each(|piece| pieces.feed(piece));
+            assert_eq!(
+                (pieces.refusal(), pieces.id(), pieces.values()),
+                (whole.refusal(), whole.id(), whole.values()),
+                "{text}"
+            );
         }
         whole
     }
@@ -207,17 +231,36 @@ mod tests {
 
     #[test]
     fn integers_beyond_64_bits_are_refused_with_their_digits() {
-        for text in [r#"{"n":18446744073709551616}"#, r#"{"a":[1,18446744073709551616 ]}"#] {
-            assert!(scan(text).refusal().unwrap().contains("18446744073709551616"));
+        for text in [
+            r#"{"n":18446744073709551616}"#,
+            r#"{"a":[1,18446744073709551616 ]}"#,
+        ] {
+            assert!(
+                scan(text)
+                    .refusal()
+                    .unwrap()
+                    .contains("18446744073709551616")
+            );
         }
         assert!(scan(r#"{"n":-9223372036854775809}"#).refusal().is_some());
     }
 
     #[test]
     fn too_many_values_and_too_many_bytes_are_refused() {
-        assert_eq!(scan(&format!("[{}0]", "0,".repeat(MAX_VALUES - 2))).refusal(), None);
-        assert!(scan(&format!("[{}0]", "0,".repeat(MAX_VALUES + 1))).refusal().unwrap().contains("values"));
-        assert_eq!(scan(&format!("\"{}\"", ",".repeat(MAX_VALUES + 1))).refusal(), None);
+        assert_eq!(
+            scan(&format!("[{}0]", "0,".repeat(MAX_VALUES - 2))).refusal(),
+            None
+        );
+        assert!(
+            scan(&format!("[{}0]", "0,".repeat(MAX_VALUES + 1)))
+                .refusal()
+                .unwrap()
+                .contains("values")
+        );
+        assert_eq!(
+            scan(&format!("\"{}\"", ",".repeat(MAX_VALUES + 1))).refusal(),
+            None
+        );
         let mut small = Scan::new(4);
         small.feed(b"12");
         small.feed(b"34");
@@ -230,7 +273,10 @@ mod tests {
     fn the_id_is_found_wherever_it_stands() {
         for (text, id) in [
             (r#"{"id":7,"method":"x"}"#, Some(json!(7))),
-            (r#"{"jsonrpc":"2.0","params":{"id":1,"x":["id",{"id":2}]},"id" : "a\"b" }"#, Some(json!("a\"b"))),
+            (
+                r#"{"jsonrpc":"2.0","params":{"id":1,"x":["id",{"id":2}]},"id" : "a\"b" }"#,
+                Some(json!("a\"b")),
+            ),
             (r#"{"method":"id","params":"id","x":3}"#, None),
             (r#"{"id":null}"#, None),
             (r#"{"id":{"id":1}}"#, None),
@@ -239,6 +285,9 @@ mod tests {
         ] {
             assert_eq!(scan(text).id(), id, "{text}");
         }
-        assert_eq!(scan(&format!(r#"{{"id":"{}"}}"#, "x".repeat(10_000))).id(), None);
+        assert_eq!(
+            scan(&format!(r#"{{"id":"{}"}}"#, "x".repeat(10_000))).id(),
+            None
+        );
     }
 }

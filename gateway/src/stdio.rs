@@ -19,7 +19,12 @@ use lines::Lines;
 ///
 /// # Errors
 /// When the client speaks no MCP.
-pub async fn serve(gateway: Arc<Gateway>, max_message_bytes: usize, budget: Arc<Budget>, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(
+    gateway: Arc<Gateway>,
+    max_message_bytes: usize,
+    budget: Arc<Budget>,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let (reader, writer) = stdio_pipes();
     serve_on(gateway, reader, writer, max_message_bytes, budget, stop).await
 }
@@ -41,7 +46,10 @@ pub async fn serve_on(
     let running = match serve_server_with_ct(gateway, transport, stop).await {
         Ok(running) => running,
         // A client that came and went without a word is not an error.
-        Err(rmcp::service::ServerInitializeError::ConnectionClosed(_) | rmcp::service::ServerInitializeError::Cancelled) => return Ok(()),
+        Err(
+            rmcp::service::ServerInitializeError::ConnectionClosed(_)
+            | rmcp::service::ServerInitializeError::Cancelled,
+        ) => return Ok(()),
         Err(error) => return Err(io::Error::other(error)),
     };
     let announcing = tokio::spawn(announce(changes, running.peer().clone()));

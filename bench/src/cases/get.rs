@@ -28,22 +28,37 @@ const GATEWAY_GOAL_MS: f64 = 0.15;
 ///
 /// # Errors
 /// When a process does not start, or an entry is not the one that was stored.
-pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: &Loaded) -> Result<()> {
-    let what = if loaded.images { "get with an image of 256 KiB" } else { "get by id" };
+pub async fn run(
+    bench: &Bench,
+    report: &mut Report,
+    service: &Service,
+    loaded: &Loaded,
+) -> Result<()> {
+    let what = if loaded.images {
+        "get with an image of 256 KiB"
+    } else {
+        "get by id"
+    };
     let name = format!("{what}, {} entries", loaded.ids.len());
     bench.progress.step(&format!("Measuring {name}"));
     let mut lanes = Vec::new();
     for wire in Lane::NAMES {
         let mut lane = Lane::connect(wire, service, 1).await?;
         for n in [0, loaded.ids.len() / 2, loaded.ids.len() - 1] {
-            if lane.run(&Operation::Get(loaded.ids[n])).await?.text()? != bench.corpus.entry(n as u64).text {
+            if lane.run(&Operation::Get(loaded.ids[n])).await?.text()?
+                != bench.corpus.entry(n as u64).text
+            {
                 return Err(format!("{wire}: entry {n} is another one than was stored").into());
             }
         }
         lanes.push(lane.shared());
     }
     let (grpc_bytes, json_bytes) = payload(service, loaded).await?;
-    let about = format!("{} bytes of protobuf, {} bytes of JSON", grpc_bytes.len(), json_bytes.len());
+    let about = format!(
+        "{} bytes of protobuf, {} bytes of JSON",
+        grpc_bytes.len(),
+        json_bytes.len()
+    );
     let echo = Echo::start(&bench.dir)?;
     let hop = HttpGateway::start_floor(&echo.socket)?;
     let stdio = Stdio::start(stdio_floor(&echo.socket)?).await?;
@@ -56,7 +71,10 @@ pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: 
     let grpc_echo = Rc::new(Mutex::new(EchoClient::tcp(echo.address).await?));
     let json_echo = Rc::new(Mutex::new(Http1::connect(echo.address).await?));
     let (stdio_id, stdio) = (stdio.id(), Rc::new(Mutex::new(stdio)));
-    let (hop_id, hop_client) = (hop.id(), Rc::new(Mutex::new(Http1::connect(hop.address).await?)));
+    let (hop_id, hop_client) = (
+        hop.id(),
+        Rc::new(Mutex::new(Http1::connect(hop.address).await?)),
+    );
     let echo_id = echo.id();
     /// A contender that repeats one call.
     macro_rules! repeat {
@@ -76,30 +94,67 @@ pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: 
                         latencies.push(started.elapsed());
                     }
                     let elapsed = started.elapsed();
-                    let [client, service, gateway] = std::array::from_fn(|at| CpuTimes::of(pids[at]).since(&before[at]));
-                    Ok(Round { elapsed, latencies, service, gateway, client })
+                    let [client, service, gateway] =
+                        std::array::from_fn(|at| CpuTimes::of(pids[at]).since(&before[at]));
+                    Ok(Round {
+                        elapsed,
+                        latencies,
+                        service,
+                        gateway,
+                        client,
+                    })
                 })
             })
         };
     }
     let json_request = Message::post(echo::JSON, json_bytes.clone());
     let mut contenders = vec![
-        repeat!("tonic echo", echo_id, 0, grpc_echo, grpc_bytes, async |client: &mut EchoClient, bytes| client.echo(bytes).await),
+        repeat!(
+            "tonic echo",
+            echo_id,
+            0,
+            grpc_echo,
+            grpc_bytes,
+            async |client: &mut EchoClient, bytes| client.echo(bytes).await
+        ),
         wire(&lanes[0], "gRPC", loaded),
-        repeat!("axum echo", echo_id, 0, json_echo, json_request, async |client: &mut Http1, message| client.send(message).await),
+        repeat!(
+            "axum echo",
+            echo_id,
+            0,
+            json_echo,
+            json_request,
+            async |client: &mut Http1, message| client.send(message).await
+        ),
         wire(&lanes[1], "REST", loaded),
-        repeat!("rmcp stdio → tonic", echo_id, stdio_id, stdio, line, async |client: &mut Stdio, line: String| client.send(&line).await),
+        repeat!(
+            "rmcp stdio → tonic",
+            echo_id,
+            stdio_id,
+            stdio,
+            line,
+            async |client: &mut Stdio, line: String| client.send(&line).await
+        ),
         wire(&lanes[2], "MCP stdio", loaded),
-        repeat!("rmcp HTTP → tonic", echo_id, hop_id, hop_client, request, async |client: &mut Http1, message| client
-            .send(message)
-            .await),
+        repeat!(
+            "rmcp HTTP → tonic",
+            echo_id,
+            hop_id,
+            hop_client,
+            request,
+            async |client: &mut Http1, message| client.send(message).await
+        ),
         wire(&lanes[3], "MCP HTTP", loaded),
     ];
     if loaded.images {
         // MCP shows images as blocks of their own, which the echo of a text is no floor for.
         contenders.truncate(4);
     }
-    let gets = if loaded.images { bench.scale.image_gets } else { bench.scale.gets };
+    let gets = if loaded.images {
+        bench.scale.image_gets
+    } else {
+        bench.scale.gets
+    };
     let series = alternate(contenders, gets, bench.scale.rounds).await?;
 
     let mut section = Section::new(&name, &about);
@@ -112,10 +167,24 @@ pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: 
         return Ok(());
     }
     let added = |at: usize| -> f64 { Series::p50_minus(&series[at], &series[1]) / 1000.0 };
-    section.note(format!("MCP stdio adds {:.3} ms to gRPC, MCP HTTP {:.3} ms", added(5), added(7)));
+    section.note(format!(
+        "MCP stdio adds {:.3} ms to gRPC, MCP HTTP {:.3} ms",
+        added(5),
+        added(7)
+    ));
     report.section(section);
-    report.goal(Goal::at_most(format!("{name}: gRPC p50 over tonic echo"), series[1].p50_ratio(&series[0]), ECHO_GOAL, "×"));
-    report.goal(Goal::at_most(format!("{name}: MCP stdio p50 on top of gRPC"), added(5), GATEWAY_GOAL_MS, "ms"));
+    report.goal(Goal::at_most(
+        format!("{name}: gRPC p50 over tonic echo"),
+        series[1].p50_ratio(&series[0]),
+        ECHO_GOAL,
+        "×",
+    ));
+    report.goal(Goal::at_most(
+        format!("{name}: MCP stdio p50 on top of gRPC"),
+        added(5),
+        GATEWAY_GOAL_MS,
+        "ms",
+    ));
     Ok(())
 }
 
@@ -124,7 +193,9 @@ fn wire<'a>(lane: &SharedLane, name: &str, loaded: &'a Loaded) -> Contender<'a> 
     let mut random = Random::new(1);
     Contender::new(name, move |count| {
         let lane = lane.clone();
-        let operations = (0..count).map(|_| Operation::Get(loaded.ids[random.below(loaded.ids.len() as u64) as usize])).collect();
+        let operations = (0..count)
+            .map(|_| Operation::Get(loaded.ids[random.below(loaded.ids.len() as u64) as usize]))
+            .collect();
         Box::pin(async move { Ok(lane.lock().await.round(&[operations]).await?.0) })
     })
 }
@@ -133,8 +204,14 @@ fn wire<'a>(lane: &SharedLane, name: &str, loaded: &'a Loaded) -> Contender<'a> 
 async fn payload(service: &Service, loaded: &Loaded) -> Result<(Bytes, Bytes)> {
     let id = loaded.ids[loaded.ids.len() / 2];
     let mut client = Grpc::connect(service.address).await?;
-    let request = pb::GetContextByIdsRequest { context_ids: vec![id], ..pb::GetContextByIdsRequest::default() };
+    let request = pb::GetContextByIdsRequest {
+        context_ids: vec![id],
+        ..pb::GetContextByIdsRequest::default()
+    };
     let reply = client.0.get_context_by_ids(request).await?.into_inner();
-    let json = Http1::connect(service.address).await?.send(Message::get(&format!("/v1/contexts/{id}"))).await?;
+    let json = Http1::connect(service.address)
+        .await?
+        .send(Message::get(&format!("/v1/contexts/{id}")))
+        .await?;
     Ok((reply.encode_to_vec().into(), json))
 }

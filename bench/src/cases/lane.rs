@@ -33,7 +33,11 @@ impl Lane {
     /// # Errors
     /// When nobody listens or a gateway does not start.
     pub async fn connect(name: &'static str, service: &Service, clients: usize) -> Result<Self> {
-        let http_gateway = if name == "MCP HTTP" { Some(HttpGateway::start(&service.socket)?) } else { None };
+        let http_gateway = if name == "MCP HTTP" {
+            Some(HttpGateway::start(&service.socket)?)
+        } else {
+            None
+        };
         let mut connections = Vec::new();
         let mut gateways: Vec<u32> = http_gateway.iter().map(HttpGateway::id).collect();
         for _ in 0..clients {
@@ -48,7 +52,13 @@ impl Lane {
                 }
             });
         }
-        Ok(Self { name, connections, service: service.id(), gateways, _http_gateway: http_gateway })
+        Ok(Self {
+            name,
+            connections,
+            service: service.id(),
+            gateways,
+            _http_gateway: http_gateway,
+        })
     }
 
     /// For rounds.
@@ -66,7 +76,11 @@ impl Lane {
     /// # Errors
     /// When the connection breaks or the service refuses.
     pub async fn run(&mut self, operation: &Operation) -> Result<Reply> {
-        self.connections.first_mut().ok_or("no connection")?.run(operation).await
+        self.connections
+            .first_mut()
+            .ok_or("no connection")?
+            .run(operation)
+            .await
     }
 
     /// Each client does its operations one after the other, all clients at once. Gives each one's last reply too.
@@ -87,7 +101,10 @@ impl Lane {
             .iter_mut()
             .zip(operations)
             .map(|(connection, operations)| {
-                let requests: Vec<_> = operations.iter().map(|operation| connection.request(operation)).collect();
+                let requests: Vec<_> = operations
+                    .iter()
+                    .map(|operation| connection.request(operation))
+                    .collect();
                 (connection, requests)
             })
             .collect();
@@ -106,13 +123,25 @@ impl Lane {
         .await?;
         let elapsed = started.elapsed();
         let client = CpuTimes::of(own).since(&before.0);
-        let (service, gateway) = (CpuTimes::of(service).since(&before.1), of_gateways().since(&before.2));
+        let (service, gateway) = (
+            CpuTimes::of(service).since(&before.1),
+            of_gateways().since(&before.2),
+        );
         let mut latencies = Vec::new();
         let mut replies = Vec::new();
         for (times, last) in done {
             latencies.extend(times);
             replies.extend(last);
         }
-        Ok((Round { elapsed, latencies, service, gateway, client }, replies))
+        Ok((
+            Round {
+                elapsed,
+                latencies,
+                service,
+                gateway,
+                client,
+            },
+            replies,
+        ))
     }
 }

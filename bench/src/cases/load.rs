@@ -28,18 +28,34 @@ impl Loaded {
         let mut client = Grpc::connect(service.address).await?;
         let started = Instant::now();
         let first = self.ids.len() as u64;
-        bench.progress.step(&format!("Loading {} entries", entries - first));
+        bench
+            .progress
+            .step(&format!("Loading {} entries", entries - first));
         while (self.ids.len() as u64) < entries {
             let from = self.ids.len() as u64;
             bench.progress.part("Loading", from, entries);
             let to = entries.min(from + BATCH);
-            let entry = |n| if self.images { bench.corpus.entry_with_image(n) } else { bench.corpus.entry(n) };
+            let entry = |n| {
+                if self.images {
+                    bench.corpus.entry_with_image(n)
+                } else {
+                    bench.corpus.entry(n)
+                }
+            };
             let batch = (from..to).map(|n| store(&entry(n))).collect();
-            let reply = client.0.store_context_batch(pb::StoreContextBatchRequest { entries: batch, atomic: None }).await?.into_inner();
+            let reply = client
+                .0
+                .store_context_batch(pb::StoreContextBatchRequest {
+                    entries: batch,
+                    atomic: None,
+                })
+                .await?
+                .into_inner();
             if !reply.success || reply.results.len() as u64 != to - from {
                 return Err(format!("a batch was not stored: {}", reply.message).into());
             }
-            self.ids.extend(reply.results.iter().filter_map(|result| result.context_id));
+            self.ids
+                .extend(reply.results.iter().filter_map(|result| result.context_id));
         }
         Ok((entries - first) as f64 / started.elapsed().as_secs_f64())
     }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use context_model::{
-    Comparison, Condition, Filter, Metadata, MetadataPath, NewEntry, Scalar, Source, Tags, ThreadId, Timestamp, Violations,
+    Comparison, Condition, Filter, Metadata, MetadataPath, NewEntry, Scalar, Source, Tags,
+    ThreadId, Timestamp, Violations,
 };
 use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store, WriteOptions};
 use context_store_postgres::{Config, PostgresStore, Target};
@@ -26,8 +27,13 @@ const CLIENTS: usize = 16;
 const GOAL_ENTRY: f64 = 0.85;
 const GOAL_SEARCH: f64 = 0.90;
 const FIELDS: [&str; 2] = ["agent_name", "status"];
-const SELECTION: RowSelection =
-    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
+const SELECTION: RowSelection = RowSelection {
+    images: false,
+    text_chars: None,
+    explain: false,
+    max_bytes: u64::MAX,
+    memory: Memory::UNCOUNTED,
+};
 
 /// One operation of a client.
 #[derive(Debug, Clone)]
@@ -55,10 +61,14 @@ pub async fn run(bench: &Bench, report: &mut Report, url: &str) -> Result<()> {
     let server = connect(url).await?;
     let names = ["store", "raw"].map(|side| format!("context_bench_{}_{side}", std::process::id()));
     let urls = names.clone().map(|name| with_database(url, &name));
-    server.batch_execute(&format!("CREATE DATABASE {}", names[0])).await?;
+    server
+        .batch_execute(&format!("CREATE DATABASE {}", names[0]))
+        .await?;
     let measured = measure(bench, report, &server, &names, &urls).await;
     for name in &names {
-        server.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?;
+        server
+            .batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+            .await?;
     }
     measured
 }
@@ -71,13 +81,21 @@ async fn measure(
     urls: &[String; 2],
 ) -> Result<()> {
     let ids = load(bench, &urls[0]).await?;
-    server.batch_execute(&format!("CREATE DATABASE {} TEMPLATE {}", names[1], names[0])).await?;
+    server
+        .batch_execute(&format!(
+            "CREATE DATABASE {} TEMPLATE {}",
+            names[1], names[0]
+        ))
+        .await?;
     for url in urls {
         connect(url).await?.batch_execute("VACUUM ANALYZE").await?;
     }
     let settings = "SELECT version() || ', fsync ' || current_setting('fsync') || ', synchronous_commit ' || \
                     current_setting('synchronous_commit') || ', shared_buffers ' || current_setting('shared_buffers')";
-    report.fact("PostgreSQL", server.query_one(settings, &[]).await?.try_get(0)?);
+    report.fact(
+        "PostgreSQL",
+        server.query_one(settings, &[]).await?.try_get(0)?,
+    );
 
     let runtime = Threads::start()?;
     let (raw_url, store_url) = (urls[1].clone(), urls[0].clone());
@@ -86,31 +104,67 @@ async fn measure(
         for _ in 0..CLIENTS {
             raw.push(Arc::new(RawClient::connect(&raw_url).await?));
         }
-        Ok((raw, Arc::new(PostgresStore::open(config(&store_url)?).await?)))
+        Ok((
+            raw,
+            Arc::new(PostgresStore::open(config(&store_url)?).await?),
+        ))
     })
     .await?;
     let next_id = raw_next_id(&urls[1]).await?;
-    let side = Rc::new(Side { runtime, raw, store, next_id: Rc::new(Cell::new(next_id)) });
+    let side = Rc::new(Side {
+        runtime,
+        raw,
+        store,
+        next_id: Rc::new(Cell::new(next_id)),
+    });
 
-    let count = |full: usize| if bench.scale.rounds == 1 { CLIENTS } else { full };
+    let count = |full: usize| {
+        if bench.scale.rounds == 1 {
+            CLIENTS
+        } else {
+            full
+        }
+    };
     let stored = Rc::new(Cell::new(0));
     let searches: Vec<Operation> = (0..AGENTS).map(|n| Operation::Search(agent(n))).collect();
     let word = |rank: usize| bench.corpus.word(rank).to_owned();
-    let full_texts: Vec<Operation> = (0..20).map(|n| Operation::FullText(format!("{} {}", word(40 + n), word(150 + 5 * n)))).collect();
-    let gets: Vec<Operation> = ids.iter().step_by(37).map(|id| Operation::Get(*id)).collect();
+    let full_texts: Vec<Operation> = (0..20)
+        .map(|n| Operation::FullText(format!("{} {}", word(40 + n), word(150 + 5 * n))))
+        .collect();
+    let gets: Vec<Operation> = ids
+        .iter()
+        .step_by(37)
+        .map(|id| Operation::Get(*id))
+        .collect();
     for (name, operations, full, goal) in [
         ("get by id", gets, 8_000, GOAL_ENTRY),
         ("search by metadata", searches, 2_000, GOAL_SEARCH),
         ("full text, two words", full_texts, 2_000, GOAL_SEARCH),
     ] {
         for operation in operations.iter().take(20) {
-            let (raw, store) = (ask_raw(&side, operation).await?, ask_store(&side, operation).await?);
+            let (raw, store) = (
+                ask_raw(&side, operation).await?,
+                ask_store(&side, operation).await?,
+            );
             if raw != store {
-                return Err(format!("SQL answers {operation:?} with {raw:?}, the store with {store:?}").into());
+                return Err(format!(
+                    "SQL answers {operation:?} with {raw:?}, the store with {store:?}"
+                )
+                .into());
             }
         }
-        let cycled = move |_: &Bench, count: usize| operations.iter().cycle().take(count).cloned().collect();
-        compare(bench, report, &side, name, count(full), goal, Rc::new(cycled)).await?;
+        let cycled =
+            move |_: &Bench, count: usize| operations.iter().cycle().take(count).cloned().collect();
+        compare(
+            bench,
+            report,
+            &side,
+            name,
+            count(full),
+            goal,
+            Rc::new(cycled),
+        )
+        .await?;
     }
     let row = new_row(bench, 0, &stored);
     ask_raw(&side, &Operation::Store(Box::new(row.clone()))).await?;
@@ -118,9 +172,22 @@ async fn measure(
     same_last_row(urls).await?;
     let fresh = {
         let stored = stored.clone();
-        move |bench: &Bench, count: usize| (0..count).map(|at| Operation::Store(Box::new(new_row(bench, at, &stored)))).collect()
+        move |bench: &Bench, count: usize| {
+            (0..count)
+                .map(|at| Operation::Store(Box::new(new_row(bench, at, &stored))))
+                .collect()
+        }
     };
-    compare(bench, report, &side, "store", count(3_200), GOAL_ENTRY, Rc::new(fresh)).await?;
+    compare(
+        bench,
+        report,
+        &side,
+        "store",
+        count(3_200),
+        GOAL_ENTRY,
+        Rc::new(fresh),
+    )
+    .await?;
     same_counts(urls).await?;
     let store = Arc::clone(&side.store);
     on(&side.runtime, async move {
@@ -136,10 +203,18 @@ struct Threads(Option<Runtime>);
 
 impl Threads {
     fn start() -> Result<Self> {
-        Ok(Self(Some(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)))
+        Ok(Self(Some(
+            tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?,
+        )))
     }
 
-    fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
         match &self.0 {
             Some(runtime) => runtime.spawn(work),
             None => unreachable!("the threads end when this value is dropped"),
@@ -172,34 +247,61 @@ async fn compare(
     let contender = |name: &str, is_store: bool| {
         let (side, operations) = (side.clone(), operations.clone());
         Contender::new(name, move |count| {
-            let (side, operations) = (side.clone(), operations(bench, count.next_multiple_of(CLIENTS)));
-            Box::pin(async move { if is_store { store_round(&side, operations).await } else { raw_round(&side, operations).await } })
+            let (side, operations) = (
+                side.clone(),
+                operations(bench, count.next_multiple_of(CLIENTS)),
+            );
+            Box::pin(async move {
+                if is_store {
+                    store_round(&side, operations).await
+                } else {
+                    raw_round(&side, operations).await
+                }
+            })
         })
     };
-    let series = alternate(vec![contender("tokio-postgres", false), contender("store", true)], count, bench.scale.rounds).await?;
-    let mut section = Section::new(&title, &format!("{} entries to begin with", bench.scale.store_base));
+    let series = alternate(
+        vec![contender("tokio-postgres", false), contender("store", true)],
+        count,
+        bench.scale.rounds,
+    )
+    .await?;
+    let mut section = Section::new(
+        &title,
+        &format!("{} entries to begin with", bench.scale.store_base),
+    );
     section.add(&series[0], None);
     let ratio = series[1].throughput_ratio(&series[0]);
     section.add(&series[1], Some(Ratio::higher(ratio)));
-    report.goal(Goal::at_least(format!("{title}: over raw SQL"), ratio, goal, "×"));
+    report.goal(Goal::at_least(
+        format!("{title}: over raw SQL"),
+        ratio,
+        goal,
+        "×",
+    ));
     report.section(section);
     Ok(())
 }
 
 async fn raw_round(side: &Side, operations: Vec<Operation>) -> Result<Round> {
-    let work = split(operations).into_iter().zip(&side.raw).map(|(operations, client)| {
-        let client = Arc::clone(client);
-        let first = side.next_id.replace(side.next_id.get() + i64::try_from(operations.len()).unwrap_or(i64::MAX));
-        async move {
-            let mut latencies = Vec::with_capacity(operations.len());
-            for (id, operation) in (first..).zip(&operations) {
-                let started = Instant::now();
-                raw_operation(&client, id, operation).await?;
-                latencies.push(started.elapsed());
+    let work = split(operations)
+        .into_iter()
+        .zip(&side.raw)
+        .map(|(operations, client)| {
+            let client = Arc::clone(client);
+            let first = side
+                .next_id
+                .replace(side.next_id.get() + i64::try_from(operations.len()).unwrap_or(i64::MAX));
+            async move {
+                let mut latencies = Vec::with_capacity(operations.len());
+                for (id, operation) in (first..).zip(&operations) {
+                    let started = Instant::now();
+                    raw_operation(&client, id, operation).await?;
+                    latencies.push(started.elapsed());
+                }
+                Ok(latencies)
             }
-            Ok(latencies)
-        }
-    });
+        });
     round(side, work.collect()).await
 }
 
@@ -234,12 +336,19 @@ where
     W: Future<Output = Result<Vec<Duration>>> + Send + 'static,
 {
     let started = Instant::now();
-    let clients: Vec<_> = work.into_iter().map(|work| side.runtime.spawn(work)).collect();
+    let clients: Vec<_> = work
+        .into_iter()
+        .map(|work| side.runtime.spawn(work))
+        .collect();
     let mut latencies = Vec::new();
     for client in clients {
         latencies.extend(client.await??);
     }
-    Ok(Round { elapsed: started.elapsed(), latencies, ..Round::default() })
+    Ok(Round {
+        elapsed: started.elapsed(),
+        latencies,
+        ..Round::default()
+    })
 }
 
 fn split(operations: Vec<Operation>) -> Vec<Vec<Operation>> {
@@ -262,43 +371,81 @@ impl Request {
     fn new(operation: Operation) -> Self {
         let field = |name: &str, value: &str| Condition {
             path: MetadataPath::parse(name).unwrap_or_else(|| unreachable!("{name} is a path")),
-            comparison: Comparison::Eq { value: Scalar::Text(value.to_owned()), case_sensitive: false },
+            comparison: Comparison::Eq {
+                value: Scalar::Text(value.to_owned()),
+                case_sensitive: false,
+            },
         };
         match operation {
             Operation::Store(row) => Self::Store(new_entry(row.entry)),
             Operation::Get(id) => Self::Get(id),
             Operation::Search(agent) => {
                 let conditions = vec![field("agent_name", &agent), field("status", "active")];
-                Self::Search(Filter { conditions, ..Filter::default() })
+                Self::Search(Filter {
+                    conditions,
+                    ..Filter::default()
+                })
             }
             Operation::FullText(words) => {
                 // All words, or nothing: the other mode would look for any of them in a small corpus.
-                let query = parse(Mode::Boolean, &words, &Analyzer::new(Language::English)).ok().flatten();
+                let query = parse(Mode::Boolean, &words, &Analyzer::new(Language::English))
+                    .ok()
+                    .flatten();
                 let query = query.unwrap_or_else(|| unreachable!("the corpus has words"));
-                Self::FullText(FtsSearch { query, ranking_cap: u32::try_from(RANKING_CAP).unwrap_or(u32::MAX), context_weight: 0.0 })
+                Self::FullText(FtsSearch {
+                    query,
+                    ranking_cap: u32::try_from(RANKING_CAP).unwrap_or(u32::MAX),
+                    context_weight: 0.0,
+                })
             }
         }
     }
 
     async fn run(self, store: &PostgresStore) -> Result<Vec<i64>> {
         let owner = OwnerId::default();
-        let page = Page { limit: u32::try_from(PAGE)?, offset: 0 };
-        let short = RowSelection { text_chars: Some(301), ..SELECTION };
+        let page = Page {
+            limit: u32::try_from(PAGE)?,
+            offset: 0,
+        };
+        let short = RowSelection {
+            text_chars: Some(301),
+            ..SELECTION
+        };
         Ok(match self {
             Self::Store(entry) => {
-                let stored = store.store_contexts(&owner, vec![entry], true, options()).await?;
-                stored.outcome.items.into_iter().filter_map(|item| item.ok().map(|item| item.id)).collect()
+                let stored = store
+                    .store_contexts(&owner, vec![entry], true, options())
+                    .await?;
+                stored
+                    .outcome
+                    .items
+                    .into_iter()
+                    .filter_map(|item| item.ok().map(|item| item.id))
+                    .collect()
             }
             Self::Get(id) => {
-                let found = store.get_contexts(&owner, vec![id], SELECTION, Read::default()).await?;
+                let found = store
+                    .get_contexts(&owner, vec![id], SELECTION, Read::default())
+                    .await?;
                 found.entries.into_iter().map(|entry| entry.id).collect()
             }
             Self::Search(filter) => {
-                let found = store.search_contexts(&owner, filter, page, short, Read::default()).await?;
+                let found = store
+                    .search_contexts(&owner, filter, page, short, Read::default())
+                    .await?;
                 found.entries.into_iter().map(|entry| entry.id).collect()
             }
             Self::FullText(search) => {
-                let found = store.fts_search(&owner, search, Filter::default(), page, short, Read::default()).await?;
+                let found = store
+                    .fts_search(
+                        &owner,
+                        search,
+                        Filter::default(),
+                        page,
+                        short,
+                        Read::default(),
+                    )
+                    .await?;
                 found.entries.into_iter().map(|hit| hit.entry.id).collect()
             }
         })
@@ -306,8 +453,15 @@ impl Request {
 }
 
 async fn ask_raw(side: &Side, operation: &Operation) -> Result<Vec<i64>> {
-    let (client, operation, id) = (Arc::clone(&side.raw[0]), operation.clone(), side.next_id.replace(side.next_id.get() + 1));
-    on(&side.runtime, async move { raw_operation(&client, id, &operation).await }).await
+    let (client, operation, id) = (
+        Arc::clone(&side.raw[0]),
+        operation.clone(),
+        side.next_id.replace(side.next_id.get() + 1),
+    );
+    on(&side.runtime, async move {
+        raw_operation(&client, id, &operation).await
+    })
+    .await
 }
 
 async fn ask_store(side: &Side, operation: &Operation) -> Result<Vec<i64>> {
@@ -315,7 +469,10 @@ async fn ask_store(side: &Side, operation: &Operation) -> Result<Vec<i64>> {
     on(&side.runtime, async move { request.run(&store).await }).await
 }
 
-async fn on<T: Send + 'static>(runtime: &Threads, work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
+async fn on<T: Send + 'static>(
+    runtime: &Threads,
+    work: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
     runtime.spawn(work).await?
 }
 
@@ -327,16 +484,34 @@ fn config(url: &str) -> Result<Config> {
 }
 
 fn options() -> WriteOptions {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     let now = Timestamp(i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
-    WriteOptions { now, idempotency: None, key_id: None, embeddings: Vec::new() }
+    WriteOptions {
+        now,
+        idempotency: None,
+        key_id: None,
+        embeddings: Vec::new(),
+    }
 }
 
 fn new_entry(entry: Entry) -> NewEntry {
-    let Entry { thread_id, source, text, metadata, tags, image: _ } = entry;
+    let Entry {
+        thread_id,
+        source,
+        text,
+        metadata,
+        tags,
+        image: _,
+    } = entry;
     NewEntry {
         thread_id: ThreadId::from_stored(thread_id),
-        source: if source == "user" { Source::User } else { Source::Agent },
+        source: if source == "user" {
+            Source::User
+        } else {
+            Source::Agent
+        },
         text,
         images: None,
         metadata: Some(Metadata::from_stored(metadata.into_iter().collect())),
@@ -347,7 +522,11 @@ fn new_entry(entry: Entry) -> NewEntry {
 fn new_row(bench: &Bench, at: usize, stored: &Cell<u64>) -> Row {
     let n = stored.replace(stored.get() + 1);
     let mut entry = bench.corpus.entry(bench.scale.store_base + n);
-    entry.thread_id = format!("client-{:02}-{:04}", at % CLIENTS, n / (100 * CLIENTS as u64));
+    entry.thread_id = format!(
+        "client-{:02}-{:04}",
+        at % CLIENTS,
+        n / (100 * CLIENTS as u64)
+    );
     Row::new(entry)
 }
 
@@ -356,11 +535,23 @@ async fn load(bench: &Bench, url: &str) -> Result<Vec<i64>> {
     let store = PostgresStore::open(config(url)?).await?;
     let (mut ids, mut from) = (Vec::new(), 0);
     while from < bench.scale.store_base {
-        bench.progress.part("Loading PostgreSQL", from, bench.scale.store_base);
+        bench
+            .progress
+            .part("Loading PostgreSQL", from, bench.scale.store_base);
         let to = bench.scale.store_base.min(from + 100);
-        let entries = (from..to).map(|n| new_entry(bench.corpus.entry(n))).collect();
-        let stored = store.store_contexts(&OwnerId::default(), entries, true, options()).await?;
-        ids.extend(stored.outcome.items.into_iter().filter_map(|item| item.ok().map(|item| item.id)));
+        let entries = (from..to)
+            .map(|n| new_entry(bench.corpus.entry(n)))
+            .collect();
+        let stored = store
+            .store_contexts(&OwnerId::default(), entries, true, options())
+            .await?;
+        ids.extend(
+            stored
+                .outcome
+                .items
+                .into_iter()
+                .filter_map(|item| item.ok().map(|item| item.id)),
+        );
         from = to;
     }
     store.close().await;
@@ -368,7 +559,13 @@ async fn load(bench: &Bench, url: &str) -> Result<Vec<i64>> {
 }
 
 async fn raw_next_id(url: &str) -> Result<i64> {
-    let row = connect(url).await?.query_one("SELECT next_id FROM context.owner_ids WHERE owner_id = 'default'", &[]).await?;
+    let row = connect(url)
+        .await?
+        .query_one(
+            "SELECT next_id FROM context.owner_ids WHERE owner_id = 'default'",
+            &[],
+        )
+        .await?;
     Ok(row.try_get(0)?)
 }
 
@@ -379,9 +576,19 @@ async fn same_last_row(urls: &[String; 2]) -> Result<()> {
     for url in urls {
         let last = "SELECT thread_id || source || tags::text || metadata::text || metadata_folded::text || setweight(words, 'D')::text || text \
                     FROM context.entries ORDER BY created_at DESC, id DESC LIMIT 1";
-        rows.push(connect(url).await?.query_one(last, &[]).await?.try_get::<_, String>(0)?);
+        rows.push(
+            connect(url)
+                .await?
+                .query_one(last, &[])
+                .await?
+                .try_get::<_, String>(0)?,
+        );
     }
-    if rows[0] == rows[1] { Ok(()) } else { Err(format!("the store left {}, SQL left {}", rows[0], rows[1]).into()) }
+    if rows[0] == rows[1] {
+        Ok(())
+    } else {
+        Err(format!("the store left {}, SQL left {}", rows[0], rows[1]).into())
+    }
 }
 
 /// Both sides have stored as many entries, with as many rows about them.
@@ -390,13 +597,25 @@ async fn same_counts(urls: &[String; 2]) -> Result<()> {
     for url in urls {
         let sum = "SELECT count(*) || ' ' || (SELECT revision || ' ' || entry_count FROM context.owners) || ' ' || \
                    (SELECT count(*) FROM context.changes) FROM context.entries";
-        sums.push(connect(url).await?.query_one(sum, &[]).await?.try_get::<_, String>(0)?);
+        sums.push(
+            connect(url)
+                .await?
+                .query_one(sum, &[])
+                .await?
+                .try_get::<_, String>(0)?,
+        );
     }
-    if sums[0] == sums[1] { Ok(()) } else { Err(format!("the store left {}, SQL left {}", sums[0], sums[1]).into()) }
+    if sums[0] == sums[1] {
+        Ok(())
+    } else {
+        Err(format!("the store left {}, SQL left {}", sums[0], sums[1]).into())
+    }
 }
 
 fn with_database(url: &str, database: &str) -> String {
     let authority = url.find("://").map_or(0, |at| at + 3);
-    let end = url[authority..].find('/').map_or(url.len(), |at| authority + at);
+    let end = url[authority..]
+        .find('/')
+        .map_or(url.len(), |at| authority + at);
     format!("{}/{database}", &url[..end])
 }

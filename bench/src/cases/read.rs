@@ -26,14 +26,24 @@ struct Question {
 ///
 /// # Errors
 /// When a process does not start, or an answer differs from the floor's.
-pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: &Loaded) -> Result<()> {
+pub async fn run(
+    bench: &Bench,
+    report: &mut Report,
+    service: &Service,
+    loaded: &Loaded,
+) -> Result<()> {
     let entries = loaded.ids.len();
     let floor = Rc::new(RefCell::new(ReadFloor::open(&service.database)?));
     let mut lanes = Vec::new();
     for wire in Lane::NAMES {
         lanes.push(Lane::connect(wire, service, 1).await?.shared());
     }
-    for Question { name, goal_ms, operations } in questions(bench) {
+    for Question {
+        name,
+        goal_ms,
+        operations,
+    } in questions(bench)
+    {
         let title = format!("{name}, {entries} entries");
         bench.progress.step(&format!("Measuring {title}"));
         let rows = check(&operations, &floor, &lanes, entries).await?;
@@ -61,7 +71,12 @@ pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: 
         }
         report.section(section);
         if entries == GOAL_ENTRIES {
-            report.goal(Goal::at_most(format!("{title}: gRPC p95"), series[1].p95_us() / 1000.0, goal_ms, "ms"));
+            report.goal(Goal::at_most(
+                format!("{title}: gRPC p95"),
+                series[1].p95_us() / 1000.0,
+                goal_ms,
+                "ms",
+            ));
         }
     }
     Ok(())
@@ -69,17 +84,41 @@ pub async fn run(bench: &Bench, report: &mut Report, service: &Service, loaded: 
 
 fn questions(bench: &Bench) -> Vec<Question> {
     let word = |rank: usize| bench.corpus.word(rank).to_owned();
-    let search = |n: u64| Operation::Search(Query { status: "active", agent_name: agent(n), priority: 8 });
+    let search = |n: u64| {
+        Operation::Search(Query {
+            status: "active",
+            agent_name: agent(n),
+            priority: 8,
+        })
+    };
     vec![
-        Question { name: "search_context, metadata", goal_ms: 5.0, operations: (0..AGENTS).map(search).collect() },
+        Question {
+            name: "search_context, metadata",
+            goal_ms: 5.0,
+            operations: (0..AGENTS).map(search).collect(),
+        },
         Question {
             name: "full text, two words",
             goal_ms: 10.0,
-            operations: (0..20).map(|n| Operation::FullText(format!("{} {}", word(40 + n), word(150 + 5 * n)))).collect(),
+            operations: (0..20)
+                .map(|n| Operation::FullText(format!("{} {}", word(40 + n), word(150 + 5 * n))))
+                .collect(),
         },
-        Question { name: "full text, common word", goal_ms: 20.0, operations: (4..8).map(|n| Operation::FullText(word(n))).collect() },
-        Question { name: "list_threads", goal_ms: 5.0, operations: vec![Operation::Threads] },
-        Question { name: "get_statistics", goal_ms: 5.0, operations: vec![Operation::Statistics] },
+        Question {
+            name: "full text, common word",
+            goal_ms: 20.0,
+            operations: (4..8).map(|n| Operation::FullText(word(n))).collect(),
+        },
+        Question {
+            name: "list_threads",
+            goal_ms: 5.0,
+            operations: vec![Operation::Threads],
+        },
+        Question {
+            name: "get_statistics",
+            goal_ms: 5.0,
+            operations: vec![Operation::Statistics],
+        },
     ]
 }
 
@@ -89,7 +128,12 @@ fn repeated(operations: &[Operation], count: usize) -> Vec<Operation> {
 
 /// Asks each question once everywhere; every wire must answer as the floor does. Gives the rows of an answer on
 /// average.
-async fn check(operations: &[Operation], floor: &RefCell<ReadFloor>, lanes: &[super::SharedLane], entries: usize) -> Result<f64> {
+async fn check(
+    operations: &[Operation],
+    floor: &RefCell<ReadFloor>,
+    lanes: &[super::SharedLane],
+    entries: usize,
+) -> Result<f64> {
     let mut rows = 0;
     for operation in operations {
         let expected = floor.borrow_mut().ask(operation)?;
@@ -104,7 +148,11 @@ async fn check(operations: &[Operation], floor: &RefCell<ReadFloor>, lanes: &[su
                 Operation::Store(_) | Operation::Get(_) => true,
             };
             if !same {
-                return Err(format!("{} answers {operation:?} with {reply:?}, SQL with {expected:?}", lane.name).into());
+                return Err(format!(
+                    "{} answers {operation:?} with {reply:?}, SQL with {expected:?}",
+                    lane.name
+                )
+                .into());
             }
         }
     }

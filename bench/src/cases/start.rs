@@ -25,7 +25,12 @@ const PROGRAM_GOAL_MIB: f64 = 40.0;
 ///
 /// # Errors
 /// When a process does not start.
-pub async fn run(bench: &Bench, report: &mut Report, database: &std::path::Path, entries: u64) -> Result<()> {
+pub async fn run(
+    bench: &Bench,
+    report: &mut Report,
+    database: &std::path::Path,
+    entries: u64,
+) -> Result<()> {
     bench.progress.step("Measuring starts");
     let (mut starts, mut floors, mut memory) = (Vec::new(), Vec::new(), Memory::default());
     for _ in 0..bench.scale.starts {
@@ -38,10 +43,18 @@ pub async fn run(bench: &Bench, report: &mut Report, database: &std::path::Path,
         let started = Instant::now();
         let service = Service::spawn(database)?;
         let mut client = retry(|| Grpc::connect(service.address)).await?;
-        let reply = client.0.get_statistics(context_proto::v1::GetStatisticsRequest::default()).await?.into_inner();
+        let reply = client
+            .0
+            .get_statistics(context_proto::v1::GetStatisticsRequest::default())
+            .await?
+            .into_inner();
         starts.push(started.elapsed().as_secs_f64() * 1000.0);
         if u64::try_from(reply.total_entries)? != entries {
-            return Err(format!("after a start {} entries are there, {entries} were stored", reply.total_entries).into());
+            return Err(format!(
+                "after a start {} entries are there, {entries} were stored",
+                reply.total_entries
+            )
+            .into());
         }
         memory = Memory::of(service.id());
         service.stop()?;
@@ -49,13 +62,26 @@ pub async fn run(bench: &Bench, report: &mut Report, database: &std::path::Path,
     let start = median(starts);
     report.fact(
         &format!("start to first answer, {entries} entries"),
-        format!("{start:.1} ms (a bare tonic server {:.1} ms)", median(floors)),
+        format!(
+            "{start:.1} ms (a bare tonic server {:.1} ms)",
+            median(floors)
+        ),
     );
-    report.goal(Goal::at_most(format!("start to first answer, {entries} entries"), start, START_GOAL_MS, "ms"));
+    report.goal(Goal::at_most(
+        format!("start to first answer, {entries} entries"),
+        start,
+        START_GOAL_MS,
+        "ms",
+    ));
 
     let service = Service::start(database)?;
     report.fact("service, resident after the first answer", mib(memory));
-    report.goal(Goal::at_most("service, resident after the first answer".into(), memory.resident, SERVICE_GOAL_MIB, "MiB"));
+    report.goal(Goal::at_most(
+        "service, resident after the first answer".into(),
+        memory.resident,
+        SERVICE_GOAL_MIB,
+        "MiB",
+    ));
     for wire in ["MCP stdio", "MCP HTTP"] {
         let mut lane = Lane::connect(wire, &service, 1).await?;
         let idle = Memory::of(lane.gateways()[0]);
@@ -71,7 +97,12 @@ pub async fn run(bench: &Bench, report: &mut Report, database: &std::path::Path,
         let size = beside(program)?.metadata()?.len() as f64 / (1024.0 * 1024.0);
         report.fact(&format!("size of {program}"), format!("{size:.1} MiB"));
         if !cfg!(debug_assertions) {
-            report.goal(Goal::at_most(format!("size of {program}"), size, PROGRAM_GOAL_MIB, "MiB"));
+            report.goal(Goal::at_most(
+                format!("size of {program}"),
+                size,
+                PROGRAM_GOAL_MIB,
+                "MiB",
+            ));
         }
     }
     Ok(())
@@ -91,5 +122,8 @@ async fn retry<T>(mut connect: impl AsyncFnMut() -> Result<T>) -> Result<T> {
 
 /// Memory for people.
 pub fn mib(memory: Memory) -> String {
-    format!("{:.1} MiB, {:.1} of it not pages of files", memory.resident, memory.anonymous)
+    format!(
+        "{:.1} MiB, {:.1} of it not pages of files",
+        memory.resident, memory.anonymous
+    )
 }

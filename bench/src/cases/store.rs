@@ -31,12 +31,21 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let most = bench.scale.clients.iter().copied().max().unwrap_or(1);
     let mut wires = Vec::new();
     for name in Lane::NAMES {
-        bench.progress.step(&format!("Starting a service for {name}"));
-        let database = bench.dir.join(format!("store-{}.db", name.to_lowercase().replace(' ', "-")));
+        bench
+            .progress
+            .step(&format!("Starting a service for {name}"));
+        let database = bench.dir.join(format!(
+            "store-{}.db",
+            name.to_lowercase().replace(' ', "-")
+        ));
         std::fs::copy(&base, &database)?;
         let service = Service::start(&database)?;
         let lane = Lane::connect(name, &service, most).await?.shared();
-        wires.push(Wire { service, lane, stored: Rc::new(Cell::new(0)) });
+        wires.push(Wire {
+            service,
+            lane,
+            stored: Rc::new(Cell::new(0)),
+        });
     }
     let database = bench.dir.join("store-floor.db");
     std::fs::copy(&base, &database)?;
@@ -44,10 +53,22 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let floor_stored = Rc::new(Cell::new(0));
     let contexts = Rc::new(RefCell::new(Contexts::default()));
 
-    let without = bench.scale.clients.iter().zip(&bench.scale.stores).map(|(&clients, &stores)| (clients, stores, false));
+    let without = bench
+        .scale
+        .clients
+        .iter()
+        .zip(&bench.scale.stores)
+        .map(|(&clients, &stores)| (clients, stores, false));
     for (clients, stores, images) in without.chain([(1, bench.scale.image_stores, true)]) {
-        let what = if images { "store with an image of 256 KiB" } else { "store" };
-        let name = format!("{what}, {clients} client{}", if clients == 1 { "" } else { "s" });
+        let what = if images {
+            "store with an image of 256 KiB"
+        } else {
+            "store"
+        };
+        let name = format!(
+            "{what}, {clients} client{}",
+            if clients == 1 { "" } else { "s" }
+        );
         bench.progress.step(&format!("Measuring {name}"));
         let mut contenders = vec![Contender::new(format!("SQLite, groups of {clients}"), {
             let (floor, stored, contexts) = (floor.clone(), floor_stored.clone(), contexts.clone());
@@ -55,7 +76,9 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 let (floor, stored, contexts) = (floor.clone(), stored.clone(), contexts.clone());
                 Box::pin(async move {
                     let entries = entries(bench, clients, count, images, &stored).into_iter();
-                    let entries: Vec<_> = entries.map(|entry| Prepared::new(entry, &mut contexts.borrow_mut())).collect();
+                    let entries: Vec<_> = entries
+                        .map(|entry| Prepared::new(entry, &mut contexts.borrow_mut()))
+                        .collect();
                     floor.borrow_mut().round(&entries, clients)
                 })
             }
@@ -69,31 +92,54 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
                 let (lane, stored) = (lane.clone(), stored.clone());
                 Box::pin(async move {
                     let mut operations = vec![Vec::new(); clients];
-                    for (at, entry) in entries(bench, clients, count, images, &stored).into_iter().enumerate() {
+                    for (at, entry) in entries(bench, clients, count, images, &stored)
+                        .into_iter()
+                        .enumerate()
+                    {
                         operations[at % clients].push(Operation::Store(entry));
                     }
                     let (round, replies) = lane.lock().await.round(&operations).await?;
-                    replies.iter().try_for_each(|reply| reply.stored_id().map(drop))?;
+                    replies
+                        .iter()
+                        .try_for_each(|reply| reply.stored_id().map(drop))?;
                     Ok(round)
                 })
             }));
         }
         let series = alternate(contenders, stores, bench.scale.rounds).await?;
-        let mut section = Section::new(&name, &format!("{} entries before the first round", bench.scale.store_base));
+        let mut section = Section::new(
+            &name,
+            &format!("{} entries before the first round", bench.scale.store_base),
+        );
         section.add(&series[0], None);
         for ((series_of, wire), before) in series.iter().skip(1).zip(&wires).zip(before) {
             let ratio = Ratio::higher(series_of.throughput_ratio(&series[0]));
             if series_of.name == "gRPC" && clients == most && !images {
-                report.goal(Goal::at_least(format!("{name}: gRPC over raw SQLite"), ratio.value, GOAL, "×"));
+                report.goal(Goal::at_least(
+                    format!("{name}: gRPC over raw SQLite"),
+                    ratio.value,
+                    GOAL,
+                    "×",
+                ));
             }
             section.add(series_of, Some(ratio));
             let after = commits(&wire.service).await?;
-            section.note(format!("{}: {:.1} stores a commit", series_of.name, (after.1 - before.1) / (after.0 - before.0)));
+            section.note(format!(
+                "{}: {:.1} stores a commit",
+                series_of.name,
+                (after.1 - before.1) / (after.0 - before.0)
+            ));
         }
         report.section(section);
     }
     for wire in wires {
-        let total = wire.lane.lock().await.run(&Operation::Statistics).await?.total()?;
+        let total = wire
+            .lane
+            .lock()
+            .await
+            .run(&Operation::Statistics)
+            .await?
+            .total()?;
         let expected = i64::try_from(bench.scale.store_base + wire.stored.get())?;
         if total != expected {
             return Err(format!("{total} entries are there, {expected} were stored").into());
@@ -108,23 +154,46 @@ pub async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
 async fn base(bench: &Bench, report: &mut Report) -> Result<PathBuf> {
     let path = bench.dir.join("store-base.db");
     let service = Service::start(&path)?;
-    let rate = Loaded::default().up_to(bench.scale.store_base, bench, &service).await?;
-    report.fact("loaded in batches of 100 by one client", format!("{rate:.0} entries/s"));
+    let rate = Loaded::default()
+        .up_to(bench.scale.store_base, bench, &service)
+        .await?;
+    report.fact(
+        "loaded in batches of 100 by one client",
+        format!("{rate:.0} entries/s"),
+    );
     service.stop()?;
-    if path.with_extension("db-wal").metadata().is_ok_and(|log| log.len() > 0) {
+    if path
+        .with_extension("db-wal")
+        .metadata()
+        .is_ok_and(|log| log.len() > 0)
+    {
         return Err("the stopped service left a write-ahead log".into());
     }
     Ok(path)
 }
 
 /// At least `count` new entries, whole groups of one for each client, each client in a thread of its own.
-fn entries(bench: &Bench, clients: usize, count: usize, images: bool, stored: &Cell<u64>) -> Vec<Entry> {
+fn entries(
+    bench: &Bench,
+    clients: usize,
+    count: usize,
+    images: bool,
+    stored: &Cell<u64>,
+) -> Vec<Entry> {
     (0..count.next_multiple_of(clients))
         .map(|at| {
             let n = stored.replace(stored.get() + 1);
             let n_of_all = bench.scale.store_base + n;
-            let mut entry = if images { bench.corpus.entry_with_image(n_of_all) } else { bench.corpus.entry(n_of_all) };
-            entry.thread_id = format!("client-{:02}-{:04}", at % clients, n / (100 * clients as u64));
+            let mut entry = if images {
+                bench.corpus.entry_with_image(n_of_all)
+            } else {
+                bench.corpus.entry(n_of_all)
+            };
+            entry.thread_id = format!(
+                "client-{:02}-{:04}",
+                at % clients,
+                n / (100 * clients as u64)
+            );
             entry
         })
         .collect()
@@ -133,7 +202,11 @@ fn entries(bench: &Bench, clients: usize, count: usize, images: bool, stored: &C
 /// Commits and writes of a service so far.
 async fn commits(service: &Service) -> Result<(f64, f64)> {
     let mut client = Grpc::connect(service.address).await?;
-    let reply = client.0.get_statistics(context_proto::v1::GetStatisticsRequest::default()).await?.into_inner();
+    let reply = client
+        .0
+        .get_statistics(context_proto::v1::GetStatisticsRequest::default())
+        .await?
+        .into_inner();
     let metrics = reply.connection_metrics.unwrap_or_default();
     Ok((metrics.commits as f64, metrics.writes as f64))
 }

@@ -36,7 +36,9 @@ impl UnaryService<Bytes> for Echo {
 }
 
 async fn grpc(request: Request) -> http::Response<tonic::body::Body> {
-    tonic::server::Grpc::new(ProstCodec::<Bytes, Bytes>::default()).unary(Echo, request).await
+    tonic::server::Grpc::new(ProstCodec::<Bytes, Bytes>::default())
+        .unary(Echo, request)
+        .await
 }
 
 async fn json(Json(value): Json<serde_json::Value>) -> Json<serde_json::Value> {
@@ -48,9 +50,13 @@ async fn json(Json(value): Json<serde_json::Value>) -> Json<serde_json::Value> {
 /// # Errors
 /// When it cannot listen.
 pub async fn serve(socket: &Path, address: SocketAddr) -> Result<()> {
-    let app = Router::new().route(GRPC, post(grpc)).route(JSON, post(json));
+    let app = Router::new()
+        .route(GRPC, post(grpc))
+        .route(JSON, post(json));
     let unix = UnixListener::bind(socket)?;
-    let tcp = TcpListener::bind(address).await?.tap_io(|stream| _ = stream.set_nodelay(true));
+    let tcp = TcpListener::bind(address)
+        .await?
+        .tap_io(|stream| _ = stream.set_nodelay(true));
     tokio::spawn(axum::serve(unix, app.clone()).into_future());
     axum::serve(tcp, app).await?;
     Ok(())
@@ -66,7 +72,11 @@ impl EchoClient {
     /// # Errors
     /// When nobody listens.
     pub async fn tcp(address: SocketAddr) -> Result<Self> {
-        Ok(Self(tonic::client::Grpc::new(Endpoint::from_shared(format!("http://{address}"))?.connect().await?)))
+        Ok(Self(tonic::client::Grpc::new(
+            Endpoint::from_shared(format!("http://{address}"))?
+                .connect()
+                .await?,
+        )))
     }
 
     /// Connects over a Unix socket when it is first used.
@@ -76,7 +86,9 @@ impl EchoClient {
             let socket = socket.clone();
             async move { UnixStream::connect(socket).await.map(TokioIo::new) }
         });
-        Self(tonic::client::Grpc::new(Endpoint::from_static("http://floor.local").connect_with_connector_lazy(connect)))
+        Self(tonic::client::Grpc::new(
+            Endpoint::from_static("http://floor.local").connect_with_connector_lazy(connect),
+        ))
     }
 
     /// Sends bytes and gets them back.
@@ -86,6 +98,14 @@ impl EchoClient {
     pub async fn echo(&mut self, bytes: Bytes) -> Result<Bytes> {
         self.0.ready().await?;
         let path = PathAndQuery::from_static(GRPC);
-        Ok(self.0.unary(tonic::Request::new(bytes), path, ProstCodec::<Bytes, Bytes>::default()).await?.into_inner())
+        Ok(self
+            .0
+            .unary(
+                tonic::Request::new(bytes),
+                path,
+                ProstCodec::<Bytes, Bytes>::default(),
+            )
+            .await?
+            .into_inner())
     }
 }

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use axum::Router;
 use axum::serve::ListenerExt as _;
 use bytes::Bytes;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ServerCapabilities, ServerConfig};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ServerCapabilities,
+    ServerConfig,
+};
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -31,9 +34,17 @@ impl ServerHandler for Hop {
         request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<CallToolResponse, ErrorData> {
-        let text =
-            request.arguments.as_ref().and_then(|arguments| arguments.get("text")).and_then(|text| text.as_str()).unwrap_or_default();
-        let reply = self.0.clone().echo(Bytes::copy_from_slice(text.as_bytes())).await;
+        let text = request
+            .arguments
+            .as_ref()
+            .and_then(|arguments| arguments.get("text"))
+            .and_then(|text| text.as_str())
+            .unwrap_or_default();
+        let reply = self
+            .0
+            .clone()
+            .echo(Bytes::copy_from_slice(text.as_bytes()))
+            .await;
         let reply = reply.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let text = String::from_utf8_lossy(&reply).into_owned();
         Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
@@ -45,7 +56,9 @@ impl ServerHandler for Hop {
 /// # Errors
 /// When the client speaks no MCP.
 pub async fn serve_stdio(socket: &Path) -> Result<()> {
-    let running = Hop(EchoClient::unix(socket)).serve(rmcp::transport::io::stdio_pipes()).await?;
+    let running = Hop(EchoClient::unix(socket))
+        .serve(rmcp::transport::io::stdio_pipes())
+        .await?;
     running.waiting().await?;
     Ok(())
 }
@@ -59,9 +72,14 @@ pub async fn serve_http(socket: &Path, address: SocketAddr) -> Result<()> {
     let service = StreamableHttpService::new(
         move || Ok(hop.clone()),
         Arc::new(NeverSessionManager::default()),
-        StreamableHttpServerConfig::default().with_legacy_session_mode(false).with_json_response(true).with_sse_retry(None),
+        StreamableHttpServerConfig::default()
+            .with_legacy_session_mode(false)
+            .with_json_response(true)
+            .with_sse_retry(None),
     );
-    let tcp = TcpListener::bind(address).await?.tap_io(|stream| _ = stream.set_nodelay(true));
+    let tcp = TcpListener::bind(address)
+        .await?
+        .tap_io(|stream| _ = stream.set_nodelay(true));
     axum::serve(tcp, Router::new().route_service("/mcp", service)).await?;
     Ok(())
 }

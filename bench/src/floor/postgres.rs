@@ -20,8 +20,7 @@ pub const RANKING_CAP: i64 = 10_100;
 const SHOWN_CHARS: i32 = 301;
 const OWNER: &str = "default";
 
-const COLUMNS: &str =
-    "e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text, o.revision";
+const COLUMNS: &str = "e.id, e.thread_id, e.source, e.image_count, e.version, e.created_at, e.updated_at, e.tags, e.summary, e.metadata::text, o.revision";
 
 /// A connection with its statements.
 pub struct RawClient {
@@ -49,12 +48,28 @@ impl Row {
     /// Makes the columns. No word of the corpus has a stem or an upper-case letter.
     pub fn new(entry: Entry) -> Self {
         let mut positions: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for (at, word) in entry.text.split([' ', '.']).filter(|word| !word.is_empty()).enumerate() {
-            positions.entry(word).or_default().push((at + 1).to_string());
+        for (at, word) in entry
+            .text
+            .split([' ', '.'])
+            .filter(|word| !word.is_empty())
+            .enumerate()
+        {
+            positions
+                .entry(word)
+                .or_default()
+                .push((at + 1).to_string());
         }
-        let words: Vec<String> = positions.iter().map(|(word, at)| format!("'{word}':{}", at.join(","))).collect();
+        let words: Vec<String> = positions
+            .iter()
+            .map(|(word, at)| format!("'{word}':{}", at.join(",")))
+            .collect();
         let metadata = Value::Object(entry.metadata.clone()).to_string();
-        Self { folded: metadata.to_lowercase(), metadata, words: words.join(" "), entry }
+        Self {
+            folded: metadata.to_lowercase(),
+            metadata,
+            words: words.join(" "),
+            entry,
+        }
     }
 }
 
@@ -159,18 +174,49 @@ impl RawClient {
     /// # Errors
     /// What the server says.
     pub async fn store(&self, id: i64, row: &Row) -> Result<()> {
-        let Row { entry, metadata, folded, words } = row;
+        let Row {
+            entry,
+            metadata,
+            folded,
+            words,
+        } = row;
         let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?;
         let is_user = i64::from(entry.source == "user");
         self.client.batch_execute("BEGIN").await?;
-        if self.client.query_opt(&self.lock, &[&entry.thread_id]).await?.is_none() {
-            self.client.execute(&self.new_thread, &[&entry.thread_id]).await?;
+        if self
+            .client
+            .query_opt(&self.lock, &[&entry.thread_id])
+            .await?
+            .is_none()
+        {
+            self.client
+                .execute(&self.new_thread, &[&entry.thread_id])
+                .await?;
         }
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 9] =
-            [&id, &entry.tags, &entry.thread_id, &entry.source, &now, metadata, folded, &entry.text, words];
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 9] = [
+            &id,
+            &entry.tags,
+            &entry.thread_id,
+            &entry.source,
+            &now,
+            metadata,
+            folded,
+            &entry.text,
+            words,
+        ];
         self.client.execute(&self.entry, &values).await?;
-        self.client.execute(&self.thread, &[&entry.thread_id, &is_user, &now, &id, &entry.source]).await?;
-        self.client.query_one(&self.bump, &[&now, &id.to_string(), &entry.thread_id, &is_user]).await?;
+        self.client
+            .execute(
+                &self.thread,
+                &[&entry.thread_id, &is_user, &now, &id, &entry.source],
+            )
+            .await?;
+        self.client
+            .query_one(
+                &self.bump,
+                &[&now, &id.to_string(), &entry.thread_id, &is_user],
+            )
+            .await?;
         Ok(self.client.batch_execute("COMMIT").await?)
     }
 
@@ -188,7 +234,22 @@ impl RawClient {
     /// What the server says.
     pub async fn search(&self, agent: &str, status: &str) -> Result<Vec<i64>> {
         let (agent_json, status_json) = (format!("\"{agent}\""), format!("\"{status}\""));
-        Self::read(&self.client.query(&self.search, &[&OWNER, &agent, &agent_json, &status, &status_json, &SHOWN_CHARS]).await?)
+        Self::read(
+            &self
+                .client
+                .query(
+                    &self.search,
+                    &[
+                        &OWNER,
+                        &agent,
+                        &agent_json,
+                        &status,
+                        &status_json,
+                        &SHOWN_CHARS,
+                    ],
+                )
+                .await?,
+        )
     }
 
     /// The best entries with all these words.
@@ -197,7 +258,15 @@ impl RawClient {
     /// What the server says.
     pub async fn full_text(&self, words: &str) -> Result<Vec<i64>> {
         let terms: Vec<String> = words.split(' ').map(|word| format!("'{word}'")).collect();
-        Self::read(&self.client.query(&self.full_text, &[&OWNER, &terms.join(" & "), &SHOWN_CHARS, &terms]).await?)
+        Self::read(
+            &self
+                .client
+                .query(
+                    &self.full_text,
+                    &[&OWNER, &terms.join(" & "), &SHOWN_CHARS, &terms],
+                )
+                .await?,
+        )
     }
 
     /// Reads every column, and gives the ids.

@@ -45,7 +45,10 @@ impl Found {
     fn add(&mut self, row: &Row<'_>) {
         self.ids.push(row.int(0) & ((1 << 40) - 1));
         self.rows += 1;
-        self.bytes += [1, 2, 7, 8, 9, 10].map(|column| row.text(column).len()).iter().sum::<usize>();
+        self.bytes += [1, 2, 7, 8, 9, 10]
+            .map(|column| row.text(column).len())
+            .iter()
+            .sum::<usize>();
     }
 }
 
@@ -88,12 +91,23 @@ impl ReadFloor {
     pub fn ask(&mut self, operation: &Operation) -> Result<Found> {
         self.begin.execute(&[])?;
         let mut found = Found::default();
-        self.owner.query(&[], |row| found.bytes += row.text(1).len())?;
+        self.owner
+            .query(&[], |row| found.bytes += row.text(1).len())?;
         match operation {
             Operation::Store(_) => return Err("a floor for reading".into()),
-            Operation::Get(id) => self.get.query(&[Bind::Int(1 << 40 | id)], |row| found.add(row))?,
-            Operation::Search(Query { status, agent_name, priority }) => {
-                let binds = [Bind::Text(agent_name), Bind::Text(status), Bind::Int(*priority)];
+            Operation::Get(id) => self
+                .get
+                .query(&[Bind::Int(1 << 40 | id)], |row| found.add(row))?,
+            Operation::Search(Query {
+                status,
+                agent_name,
+                priority,
+            }) => {
+                let binds = [
+                    Bind::Text(agent_name),
+                    Bind::Text(status),
+                    Bind::Int(*priority),
+                ];
                 self.search.query(&binds, |row| found.add(row))?;
             }
             Operation::FullText(query) => self.full_text(query, &mut found)?,
@@ -101,26 +115,35 @@ impl ReadFloor {
                 found.rows += 1;
                 found.bytes += row.text(1).len();
             })?,
-            Operation::Statistics => self.page_count.query(&[], |row| found.rows += usize::from(row.int(0) > 0))?,
+            Operation::Statistics => self
+                .page_count
+                .query(&[], |row| found.rows += usize::from(row.int(0) > 0))?,
         }
         self.commit.execute(&[])?;
         Ok(found)
     }
 
     fn full_text(&mut self, query: &str, found: &mut Found) -> Result<()> {
-        let stems: Vec<String> = query.split(' ').map(|word| format!("\"{}\"", self.analyzer.stem(word))).collect();
+        let stems: Vec<String> = query
+            .split(' ')
+            .map(|word| format!("\"{}\"", self.analyzer.stem(word)))
+            .collect();
         let mut matches: Vec<(i64, f64)> = Vec::new();
         for operator in [" AND ", " OR "] {
             let expression = format!("text : ({})", stems.join(operator));
             let words = Bind::Int(i64::try_from(stems.len())?);
-            self.full_text.query(&[Bind::Text(&expression), words], |row| matches.push((row.int(0), row.real(1))))?;
+            self.full_text
+                .query(&[Bind::Text(&expression), words], |row| {
+                    matches.push((row.int(0), row.real(1)))
+                })?;
             if !matches.is_empty() {
                 break;
             }
         }
         matches.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(b.0.cmp(&a.0)));
         for (row_id, _) in matches.iter().take(usize::try_from(FULL_TEXT_LIMIT)?) {
-            self.hit.query(&[Bind::Int(*row_id)], |row| found.add(row))?;
+            self.hit
+                .query(&[Bind::Int(*row_id)], |row| found.add(row))?;
         }
         Ok(())
     }
@@ -139,6 +162,11 @@ impl ReadFloor {
             std::hint::black_box(self.ask(operation)?);
             latencies.push(started.elapsed());
         }
-        Ok(Round { elapsed: started.elapsed(), latencies, service: CpuTimes::of(pid).since(&before), ..Round::default() })
+        Ok(Round {
+            elapsed: started.elapsed(),
+            latencies,
+            service: CpuTimes::of(pid).since(&before),
+            ..Round::default()
+        })
     }
 }

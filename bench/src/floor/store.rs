@@ -53,7 +53,10 @@ pub struct Contexts {
 
 impl Default for Contexts {
     fn default() -> Self {
-        Self { analyzer: Analyzer::new(Language::English), threads: HashMap::new() }
+        Self {
+            analyzer: Analyzer::new(Language::English),
+            threads: HashMap::new(),
+        }
     }
 }
 
@@ -61,8 +64,14 @@ impl Contexts {
     /// Those of the next entry of its thread. All are stored within minutes.
     fn of_next(&mut self, entry: &Entry) -> String {
         let before = self.threads.entry(entry.thread_id.clone()).or_default();
-        let words: BTreeSet<&str> = before.iter().flat_map(|gist| gist.split(' ')).filter(|word| !word.is_empty()).collect();
-        let context = words.into_iter().fold("\u{1}-".to_owned(), |context, word| context + " " + word);
+        let words: BTreeSet<&str> = before
+            .iter()
+            .flat_map(|gist| gist.split(' '))
+            .filter(|word| !word.is_empty())
+            .collect();
+        let context = words
+            .into_iter()
+            .fold("\u{1}-".to_owned(), |context, word| context + " " + word);
         before.push_back(gist(&entry.text, &self.analyzer, Neighbourhood::WORDS));
         if before.len() > Neighbourhood::default().entries as usize {
             before.pop_front();
@@ -76,12 +85,23 @@ impl Prepared {
     pub fn new(entry: Entry, contexts: &mut Contexts) -> Self {
         let context = contexts.of_next(&entry);
         // As many tokens, of the same length, as the service's own; the hash itself does not matter here.
-        let mut scope = format!("\u{1}{} ct t{:016x}", if entry.source == "user" { "su" } else { "sa" }, hash(&entry.thread_id));
+        let mut scope = format!(
+            "\u{1}{} ct t{:016x}",
+            if entry.source == "user" { "su" } else { "sa" },
+            hash(&entry.thread_id)
+        );
         for tag in &entry.tags {
             scope.push_str(&format!(" g{:016x}", hash(tag)));
         }
         let tags = Value::from(entry.tags.clone()).to_string();
-        Self { tags, metadata: to_json(&entry.metadata), folded: to_json(&entry.metadata).to_lowercase(), scope, context, entry }
+        Self {
+            tags,
+            metadata: to_json(&entry.metadata),
+            folded: to_json(&entry.metadata).to_lowercase(),
+            scope,
+            context,
+            entry,
+        }
     }
 }
 
@@ -92,8 +112,13 @@ impl StoreFloor {
     /// When it is no database of the service.
     pub fn open(path: &Path) -> Result<Self> {
         let db = Connection::writer(path)?;
-        let owner = db.rows("SELECT owner, next_id, revision FROM owners WHERE owner_id = 'default'")?;
-        let [owner_number, next_id, revision] = owner.first().ok_or("nobody has stored anything")?.as_slice() else {
+        let owner =
+            db.rows("SELECT owner, next_id, revision FROM owners WHERE owner_id = 'default'")?;
+        let [owner_number, next_id, revision] = owner
+            .first()
+            .ok_or("nobody has stored anything")?
+            .as_slice()
+        else {
             return Err("an owner has three numbers".into());
         };
         let owner_number: i64 = owner_number.parse()?;
@@ -142,26 +167,52 @@ impl StoreFloor {
             self.store(group)?;
             latencies.extend(std::iter::repeat_n(started.elapsed(), group.len()));
         }
-        Ok(Round { elapsed: started.elapsed(), latencies, service: CpuTimes::of(pid).since(&before), ..Round::default() })
+        Ok(Round {
+            elapsed: started.elapsed(),
+            latencies,
+            service: CpuTimes::of(pid).since(&before),
+            ..Round::default()
+        })
     }
 
     fn store(&mut self, group: &[Prepared]) -> Result<()> {
         use Bind::{Blob, Int, Text};
         let owner = Int(self.owner_number);
-        let now = Int(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros())?);
+        let now = Int(i64::try_from(
+            SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros(),
+        )?);
         self.begin.execute(&[])?;
         for prepared in group {
-            let Prepared { entry, tags, metadata, folded, .. } = prepared;
+            let Prepared {
+                entry,
+                tags,
+                metadata,
+                folded,
+                ..
+            } = prepared;
             let (id, row_id) = (self.next_id, self.owner_number << 40 | self.next_id);
             self.next_id += 1;
             self.revision += 1;
             let (thread, source) = (Text(&entry.thread_id), Text(entry.source));
             let is_user = Int(i64::from(entry.source == "user"));
-            self.thread.execute(&[owner, thread, is_user, now, Int(id), source, Int(id)])?;
+            self.thread
+                .execute(&[owner, thread, is_user, now, Int(id), source, Int(id)])?;
             let text = Text(&entry.text);
             let images = Int(i64::from(entry.image.is_some()));
             let json = [Text(tags), Text(metadata), Text(folded)];
-            self.entry.execute(&[Int(row_id), owner, Int(id), thread, source, now, json[0], json[1], json[2], text, images])?;
+            self.entry.execute(&[
+                Int(row_id),
+                owner,
+                Int(id),
+                thread,
+                source,
+                now,
+                json[0],
+                json[1],
+                json[2],
+                text,
+                images,
+            ])?;
             if let Some(image) = &entry.image {
                 self.image.execute(&[owner, Int(row_id), Blob(image)])?;
             }
@@ -169,14 +220,35 @@ impl StoreFloor {
                 self.tag.execute(&[owner, Text(tag), Int(row_id)])?;
                 self.tag_count.execute(&[owner, Text(tag)])?;
             }
-            self.change.execute(&[owner, Int(self.revision), now, Text(&id.to_string()), thread])?;
+            self.change.execute(&[
+                owner,
+                Int(self.revision),
+                now,
+                Text(&id.to_string()),
+                thread,
+            ])?;
         }
         let first = self.next_id - i64::try_from(group.len())?;
         for (id, prepared) in (first..).zip(group) {
-            let Prepared { entry, context, scope, .. } = prepared;
-            self.full_text.execute(&[Int(self.owner_number << 40 | id), Text(&entry.text), Text(context), Text(scope)])?;
+            let Prepared {
+                entry,
+                context,
+                scope,
+                ..
+            } = prepared;
+            self.full_text.execute(&[
+                Int(self.owner_number << 40 | id),
+                Text(&entry.text),
+                Text(context),
+                Text(scope),
+            ])?;
         }
-        self.owner.execute(&[owner, Int(self.revision), Int(self.next_id), Int(i64::try_from(group.len())?)])?;
+        self.owner.execute(&[
+            owner,
+            Int(self.revision),
+            Int(self.next_id),
+            Int(i64::try_from(group.len())?),
+        ])?;
         self.commit.execute(&[])
     }
 }
@@ -187,5 +259,7 @@ fn to_json(map: &Map<String, Value>) -> String {
 
 /// FNV-1a.
 fn hash(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

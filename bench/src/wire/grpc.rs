@@ -38,19 +38,35 @@ impl Grpc {
     /// # Errors
     /// When nobody listens.
     pub async fn connect(address: SocketAddr) -> Result<Self> {
-        let channel = Endpoint::from_shared(format!("http://{address}"))?.connect().await?;
-        Ok(Self(ContextServiceClient::new(channel).max_decoding_message_size(64 << 20)))
+        let channel = Endpoint::from_shared(format!("http://{address}"))?
+            .connect()
+            .await?;
+        Ok(Self(
+            ContextServiceClient::new(channel).max_decoding_message_size(64 << 20),
+        ))
     }
 
     pub(super) async fn send(&mut self, message: Message) -> Result<Reply> {
         let client = &mut self.0;
         Ok(match message {
-            Message::Store(request) => Reply::Stored(client.store_context(request).await?.into_inner()),
-            Message::Get(request) => Reply::Got(client.get_context_by_ids(request).await?.into_inner()),
-            Message::Search(request) => Reply::Searched(client.search_context(request).await?.into_inner()),
-            Message::FullText(request) => Reply::FullText(client.fts_search_context(request).await?.into_inner()),
-            Message::Threads(request) => Reply::Threads(client.list_threads(request).await?.into_inner()),
-            Message::Statistics(request) => Reply::Statistics(Box::new(client.get_statistics(request).await?.into_inner())),
+            Message::Store(request) => {
+                Reply::Stored(client.store_context(request).await?.into_inner())
+            }
+            Message::Get(request) => {
+                Reply::Got(client.get_context_by_ids(request).await?.into_inner())
+            }
+            Message::Search(request) => {
+                Reply::Searched(client.search_context(request).await?.into_inner())
+            }
+            Message::FullText(request) => {
+                Reply::FullText(client.fts_search_context(request).await?.into_inner())
+            }
+            Message::Threads(request) => {
+                Reply::Threads(client.list_threads(request).await?.into_inner())
+            }
+            Message::Statistics(request) => {
+                Reply::Statistics(Box::new(client.get_statistics(request).await?.into_inner()))
+            }
         })
     }
 }
@@ -65,7 +81,9 @@ impl Reply {
 
     pub(super) fn text(&self) -> Result<String> {
         match self {
-            Self::Got(reply) if reply.contexts.len() == 1 => Ok(reply.contexts[0].text_content.clone()),
+            Self::Got(reply) if reply.contexts.len() == 1 => {
+                Ok(reply.contexts[0].text_content.clone())
+            }
             other => Err(format!("no entry: {other:?}").into()),
         }
     }

@@ -32,17 +32,30 @@ pub struct Message {
 impl Message {
     /// A GET.
     pub fn get(path: &str) -> Self {
-        Self { method: Method::GET, path: path.to_owned(), body: Bytes::new(), mcp: false }
+        Self {
+            method: Method::GET,
+            path: path.to_owned(),
+            body: Bytes::new(),
+            mcp: false,
+        }
     }
 
     /// A POST of JSON.
     pub fn post(path: &str, body: impl Into<Bytes>) -> Self {
-        Self { method: Method::POST, path: path.to_owned(), body: body.into(), mcp: false }
+        Self {
+            method: Method::POST,
+            path: path.to_owned(),
+            body: body.into(),
+            mcp: false,
+        }
     }
 
     /// A JSON-RPC request to a gateway.
     pub fn mcp(request: &Value) -> Self {
-        Self { mcp: true, ..Self::post("/mcp", request.to_string()) }
+        Self {
+            mcp: true,
+            ..Self::post("/mcp", request.to_string())
+        }
     }
 }
 
@@ -52,7 +65,11 @@ impl Http1 {
     /// # Errors
     /// When nobody listens.
     pub async fn connect(address: SocketAddr) -> Result<Self> {
-        Ok(Self { address, sender: open(address).await?, host: HeaderValue::from_str(&address.to_string())? })
+        Ok(Self {
+            address,
+            sender: open(address).await?,
+            host: HeaderValue::from_str(&address.to_string())?,
+        })
     }
 
     /// Sends a request and gives the body of the reply.
@@ -60,14 +77,24 @@ impl Http1 {
     /// # Errors
     /// When the connection breaks, or the status is no success; with the body.
     pub async fn send(&mut self, message: Message) -> Result<Bytes> {
-        let Message { method, path, body, mcp } = message;
-        let mut request = Request::builder().method(method).uri(path).header(header::HOST, &self.host);
+        let Message {
+            method,
+            path,
+            body,
+            mcp,
+        } = message;
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, &self.host);
         if !body.is_empty() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         request = if mcp {
             // Bare rmcp asks for both.
-            request.header(header::ACCEPT, "application/json, text/event-stream").header("mcp-protocol-version", MCP_REVISION)
+            request
+                .header(header::ACCEPT, "application/json, text/event-stream")
+                .header("mcp-protocol-version", MCP_REVISION)
         } else {
             request.header(header::ACCEPT, "application/json")
         };
@@ -76,10 +103,17 @@ impl Http1 {
             self.sender = open(self.address).await?;
         }
         self.sender.ready().await?;
-        let response = self.sender.send_request(request.body(Full::new(body))?).await?;
+        let response = self
+            .sender
+            .send_request(request.body(Full::new(body))?)
+            .await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
-        if status.is_success() { Ok(body) } else { Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into()) }
+        if status.is_success() {
+            Ok(body)
+        } else {
+            Err(format!("{status}: {}", String::from_utf8_lossy(&body)).into())
+        }
     }
 }
 

@@ -84,9 +84,15 @@ impl Connection {
     /// When the connection breaks or the service refuses.
     pub async fn send(&mut self, request: Request) -> Result<Reply> {
         match (self, request) {
-            (Self::Grpc(client), Request::Grpc(message)) => Ok(Reply::Grpc(client.send(*message).await?)),
-            (Self::Rest(client), Request::Http(message)) => Ok(Reply::Rest(client.send(message).await?)),
-            (Self::McpHttp(client), Request::Http(message)) => Ok(Reply::Mcp(client.send(message).await?.to_vec())),
+            (Self::Grpc(client), Request::Grpc(message)) => {
+                Ok(Reply::Grpc(client.send(*message).await?))
+            }
+            (Self::Rest(client), Request::Http(message)) => {
+                Ok(Reply::Rest(client.send(message).await?))
+            }
+            (Self::McpHttp(client), Request::Http(message)) => {
+                Ok(Reply::Mcp(client.send(message).await?.to_vec()))
+            }
             (Self::Stdio(client), Request::Line(line)) => Ok(Reply::Mcp(client.send(&line).await?)),
             _ => Err("a request for another wire".into()),
         }
@@ -126,7 +132,9 @@ impl Reply {
     pub fn stored_id(&self) -> Result<i64> {
         match self {
             Self::Grpc(reply) => reply.stored_id(),
-            _ => self.json()?["context_id"].as_i64().ok_or_else(|| "no context_id".into()),
+            _ => self.json()?["context_id"]
+                .as_i64()
+                .ok_or_else(|| "no context_id".into()),
         }
     }
 
@@ -140,7 +148,10 @@ impl Reply {
             _ => {
                 let json = self.json()?;
                 let entry = json.get("result").map_or(&json, |list| &list[0]);
-                entry["text_content"].as_str().map(str::to_owned).ok_or_else(|| "no text_content".into())
+                entry["text_content"]
+                    .as_str()
+                    .map(str::to_owned)
+                    .ok_or_else(|| "no text_content".into())
             }
         }
     }
@@ -155,7 +166,10 @@ impl Reply {
             _ => {
                 let json = self.json()?;
                 let results = json["results"].as_array().ok_or("no results")?;
-                Ok(results.iter().filter_map(|entry| entry["id"].as_i64()).collect())
+                Ok(results
+                    .iter()
+                    .filter_map(|entry| entry["id"].as_i64())
+                    .collect())
             }
         }
     }
@@ -169,7 +183,9 @@ impl Reply {
             Self::Grpc(reply) => reply.total(),
             _ => {
                 let json = self.json()?;
-                let total = json["total_threads"].as_i64().or_else(|| json["total_entries"].as_i64());
+                let total = json["total_threads"]
+                    .as_i64()
+                    .or_else(|| json["total_entries"].as_i64());
                 total.ok_or_else(|| "no total".into())
             }
         }

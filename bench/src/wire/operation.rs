@@ -45,23 +45,34 @@ impl Operation {
     pub(super) fn grpc(&self) -> grpc::Message {
         match self {
             Self::Store(entry) => grpc::Message::Store(store(entry)),
-            Self::Get(id) => {
-                grpc::Message::Get(pb::GetContextByIdsRequest { context_ids: vec![*id], include_images: None, min_revision: None })
-            }
+            Self::Get(id) => grpc::Message::Get(pb::GetContextByIdsRequest {
+                context_ids: vec![*id],
+                include_images: None,
+                min_revision: None,
+            }),
             Self::Search(query) => {
                 let priority = pb::MetadataFilter {
                     key: "priority".into(),
                     operator: Some("gte".into()),
-                    value: Some(pb::Value { kind: Some(pb::value::Kind::IntValue(query.priority)) }),
+                    value: Some(pb::Value {
+                        kind: Some(pb::value::Kind::IntValue(query.priority)),
+                    }),
                     case_sensitive: None,
                 };
-                let filter =
-                    pb::Filter { metadata: Some((&query.metadata()).into()), metadata_filters: vec![priority], ..pb::Filter::default() };
-                grpc::Message::Search(pb::SearchContextRequest { filter: Some(filter), ..pb::SearchContextRequest::default() })
+                let filter = pb::Filter {
+                    metadata: Some((&query.metadata()).into()),
+                    metadata_filters: vec![priority],
+                    ..pb::Filter::default()
+                };
+                grpc::Message::Search(pb::SearchContextRequest {
+                    filter: Some(filter),
+                    ..pb::SearchContextRequest::default()
+                })
             }
-            Self::FullText(query) => {
-                grpc::Message::FullText(pb::FtsSearchContextRequest { query: query.clone(), ..pb::FtsSearchContextRequest::default() })
-            }
+            Self::FullText(query) => grpc::Message::FullText(pb::FtsSearchContextRequest {
+                query: query.clone(),
+                ..pb::FtsSearchContextRequest::default()
+            }),
             Self::Threads => grpc::Message::Threads(pb::ListThreadsRequest::default()),
             Self::Statistics => grpc::Message::Statistics(pb::GetStatisticsRequest::default()),
         }
@@ -94,10 +105,18 @@ impl Operation {
     fn arguments(&self) -> Value {
         match self {
             Self::Store(entry) => {
-                let Entry { thread_id, source, text, metadata, tags, image } = entry;
+                let Entry {
+                    thread_id,
+                    source,
+                    text,
+                    metadata,
+                    tags,
+                    image,
+                } = entry;
                 let mut arguments = json!({"thread_id": thread_id, "source": source, "text": text, "metadata": metadata, "tags": tags});
                 if let Some(image) = image {
-                    arguments["images"] = json!([{"data": BASE64.encode(image), "mime_type": "image/png"}]);
+                    arguments["images"] =
+                        json!([{"data": BASE64.encode(image), "mime_type": "image/png"}]);
                 }
                 arguments
             }
@@ -113,7 +132,12 @@ impl Operation {
 
 impl Query {
     fn metadata(&self) -> Map<String, Value> {
-        [("status".to_owned(), self.status.into()), ("agent_name".to_owned(), self.agent_name.as_str().into())].into_iter().collect()
+        [
+            ("status".to_owned(), self.status.into()),
+            ("agent_name".to_owned(), self.agent_name.as_str().into()),
+        ]
+        .into_iter()
+        .collect()
     }
 }
 
@@ -124,14 +148,29 @@ pub fn call(tool: &str, arguments: Value) -> Value {
 
 /// The message that stores an entry.
 pub fn store(entry: &Entry) -> pb::StoreContextRequest {
-    let Entry { thread_id, source, text, metadata, tags, .. } = entry;
-    let image = |image: &bytes::Bytes| pb::Image { data: image.clone().into(), mime_type: Some("image/png".into()), metadata: None };
+    let Entry {
+        thread_id,
+        source,
+        text,
+        metadata,
+        tags,
+        ..
+    } = entry;
+    let image = |image: &bytes::Bytes| pb::Image {
+        data: image.clone().into(),
+        mime_type: Some("image/png".into()),
+        metadata: None,
+    };
     pb::StoreContextRequest {
         thread_id: thread_id.clone(),
         source: (*source).to_owned(),
         text: text.clone(),
-        images: entry.image.as_ref().map(|bytes| pb::ImageList { images: vec![image(bytes)] }),
+        images: entry.image.as_ref().map(|bytes| pb::ImageList {
+            images: vec![image(bytes)],
+        }),
         metadata: Some(metadata.into()),
-        tags: Some(pb::StringList { values: tags.clone() }),
+        tags: Some(pb::StringList {
+            values: tags.clone(),
+        }),
     }
 }

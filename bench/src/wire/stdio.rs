@@ -20,13 +20,28 @@ impl Stdio {
     /// When it cannot be started or speaks no MCP.
     pub async fn start(command: std::process::Command) -> Result<Self> {
         let mut command = Command::from(command);
-        let mut child = command.stdin(Pipe::piped()).stdout(Pipe::piped()).stderr(Pipe::null()).kill_on_drop(true).spawn()?;
-        let (input, output) = (child.stdin.take().ok_or("no stdin")?, child.stdout.take().ok_or("no stdout")?);
-        let mut stdio = Self { child, input, output: BufReader::with_capacity(1 << 20, output) };
+        let mut child = command
+            .stdin(Pipe::piped())
+            .stdout(Pipe::piped())
+            .stderr(Pipe::null())
+            .kill_on_drop(true)
+            .spawn()?;
+        let (input, output) = (
+            child.stdin.take().ok_or("no stdin")?,
+            child.stdout.take().ok_or("no stdout")?,
+        );
+        let mut stdio = Self {
+            child,
+            input,
+            output: BufReader::with_capacity(1 << 20, output),
+        };
         let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "context-bench", "version": "1"}}});
         stdio.send(&format!("{initialize}\n")).await?;
-        stdio.input.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").await?;
+        stdio
+            .input
+            .write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")
+            .await?;
         Ok(stdio)
     }
 

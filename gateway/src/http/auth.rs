@@ -39,7 +39,10 @@ const MAX_ASKING_NEW: usize = 64;
 const SCOPES: [Scope; 3] = [Scope::Read, Scope::Write, Scope::Delete];
 
 /// Where the metadata is, at the root and with the path of what it is about (RFC 9728, section 3.1).
-pub const METADATA_PATHS: [&str; 2] = ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
+pub const METADATA_PATHS: [&str; 2] = [
+    "/.well-known/oauth-protected-resource",
+    "/.well-known/oauth-protected-resource/mcp",
+];
 
 /// What a caller's scopes are, for whoever handles the request next.
 #[derive(Debug, Clone)]
@@ -75,7 +78,10 @@ impl Guard {
         let resource = guarded.resource.trim_end_matches('/').to_owned();
         Self {
             gateway,
-            guarded: Arc::new(Guarded { resource, ..guarded }),
+            guarded: Arc::new(Guarded {
+                resource,
+                ..guarded
+            }),
             known: Arc::default(),
             asking: Arc::new(Semaphore::new(MAX_ASKING)),
             asking_new: Arc::new(Semaphore::new(MAX_ASKING_NEW)),
@@ -111,23 +117,44 @@ impl Guard {
 
     async fn ask(&self, headers: &HeaderMap) -> Verdict {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
-        let (Some(value), None) = (values.next(), values.next()) else { return Verdict::Nobody };
+        let (Some(value), None) = (values.next(), values.next()) else {
+            return Verdict::Nobody;
+        };
         let fingerprint: [u8; 32] = Sha256::digest(value.as_bytes()).into();
-        let remembered = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&fingerprint).cloned();
-        let asking = if remembered.is_some() { &self.asking } else { &self.asking_new };
+        let remembered = self
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&fingerprint)
+            .cloned();
+        let asking = if remembered.is_some() {
+            &self.asking
+        } else {
+            &self.asking_new
+        };
         if let Some((_, scopes)) = remembered.filter(|(at, _)| at.elapsed() < FRESH) {
             return Verdict::Known(Caller::Key(fingerprint), scopes);
         }
-        let Ok(_place) = asking.try_acquire() else { return Verdict::Busy };
-        let Ok(mut credentials) = AsciiMetadataValue::try_from(value.as_bytes()) else { return Verdict::Nobody };
+        let Ok(_place) = asking.try_acquire() else {
+            return Verdict::Busy;
+        };
+        let Ok(mut credentials) = AsciiMetadataValue::try_from(value.as_bytes()) else {
+            return Verdict::Nobody;
+        };
         credentials.set_sensitive(true);
         let mut request = tonic::Request::new(GetCallerRequest {});
         request.metadata_mut().insert("authorization", credentials);
         request.set_timeout(PATIENCE);
-        let answer = tokio::time::timeout(PATIENCE, self.gateway.backend().keys().get_caller(request)).await;
+        let answer =
+            tokio::time::timeout(PATIENCE, self.gateway.backend().keys().get_caller(request)).await;
         match answer {
             Ok(Ok(reply)) => {
-                let scopes = reply.into_inner().scopes.iter().filter_map(|scope| Scope::parse(scope)).collect();
+                let scopes = reply
+                    .into_inner()
+                    .scopes
+                    .iter()
+                    .filter_map(|scope| Scope::parse(scope))
+                    .collect();
                 let scopes = CallerScopes(Arc::new(scopes));
                 let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
                 if known.len() >= MAX_KNOWN {
@@ -136,17 +163,34 @@ impl Guard {
                 known.insert(fingerprint, (Instant::now(), scopes.clone()));
                 Verdict::Known(Caller::Key(fingerprint), scopes)
             }
-            Ok(Err(status)) if context_proto::error_from_status(&status).reason == Reason::Unauthenticated => Verdict::Nobody,
+            Ok(Err(status))
+                if context_proto::error_from_status(&status).reason == Reason::Unauthenticated =>
+            {
+                Verdict::Nobody
+            }
             Ok(Err(_)) | Err(_) => Verdict::Unknown,
         }
     }
 
-    fn challenge(&self, status: StatusCode, error: Option<&str>, scope: &str, sentence: &str) -> Response {
-        let error = error.map(|error| format!("error=\"{error}\", ")).unwrap_or_default();
-        let challenge = format!("Bearer {error}scope=\"{scope}\", resource_metadata=\"{}\"", self.metadata_url());
+    fn challenge(
+        &self,
+        status: StatusCode,
+        error: Option<&str>,
+        scope: &str,
+        sentence: &str,
+    ) -> Response {
+        let error = error
+            .map(|error| format!("error=\"{error}\", "))
+            .unwrap_or_default();
+        let challenge = format!(
+            "Bearer {error}scope=\"{scope}\", resource_metadata=\"{}\"",
+            self.metadata_url()
+        );
         let mut response = (status, axum::Json(json!({ "error": sentence }))).into_response();
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }
@@ -165,12 +209,17 @@ pub async fn admit(State(guard): State<Guard>, mut request: Request, next: Next)
             request.extensions_mut().insert(Caller::Unknown);
             next.run(request).await
         }
-        Verdict::Busy => {
-            (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "too many callers at once; try again in a moment\n")
-                .into_response()
-        }
+        Verdict::Busy => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [(header::RETRY_AFTER, "1")],
+            "too many callers at once; try again in a moment\n",
+        )
+            .into_response(),
         Verdict::Nobody => {
-            let error = request.headers().contains_key(header::AUTHORIZATION).then_some("invalid_token");
+            let error = request
+                .headers()
+                .contains_key(header::AUTHORIZATION)
+                .then_some("invalid_token");
             let scopes = SCOPES.map(|scope| guard.name(scope)).join(" ");
             guard.challenge(StatusCode::UNAUTHORIZED, error, &scopes, REQUIRED)
         }
@@ -195,16 +244,28 @@ struct Params<'m> {
 /// The 403 for a tool that the caller's scopes do not allow.
 #[must_use]
 pub fn refusal(extensions: &axum::http::Extensions, body: &[u8]) -> Option<Response> {
-    let (guard, CallerScopes(scopes)) = (extensions.get::<Guard>()?, extensions.get::<CallerScopes>()?);
+    let (guard, CallerScopes(scopes)) = (
+        extensions.get::<Guard>()?,
+        extensions.get::<CallerScopes>()?,
+    );
     if SCOPES.iter().all(|scope| scopes.contains(scope)) {
         return None;
     }
     let message: Message<'_> = serde_json::from_slice(body).ok()?;
-    let operation = tool_operation(&message.params?.name?).filter(|_| message.method == "tools/call")?;
+    let operation =
+        tool_operation(&message.params?.name?).filter(|_| message.method == "tools/call")?;
     let needed = operation.scope()?;
     if scopes.contains(&needed) {
         return None;
     }
-    let sentence = format!("this operation needs the scope `{}`, which the credentials do not carry", needed.as_str());
-    Some(guard.challenge(StatusCode::FORBIDDEN, Some("insufficient_scope"), &guard.name(needed), &sentence))
+    let sentence = format!(
+        "this operation needs the scope `{}`, which the credentials do not carry",
+        needed.as_str()
+    );
+    Some(guard.challenge(
+        StatusCode::FORBIDDEN,
+        Some("insufficient_scope"),
+        &guard.name(needed),
+        &sentence,
+    ))
 }

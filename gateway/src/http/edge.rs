@@ -43,15 +43,27 @@ impl Admission {
     /// For messages up to `max_message_bytes`.
     #[must_use]
     pub fn new(budget: Arc<Budget>, max_message_bytes: usize) -> Self {
-        Self { budget, streams: Arc::new(Semaphore::new(MAX_STREAMS)), max_message_bytes }
+        Self {
+            budget,
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            max_message_bytes,
+        }
     }
 }
 
 /// Admits a request, makes its headers acceptable to the transport, keeps away what must not be parsed, and turns the
 /// transport's plain-text complaints about a body into JSON-RPC errors. The request's memory is given back when its
 /// reply is sent.
-pub async fn admit(State(admission): State<Admission>, mut request: Request, next: Next) -> Response {
-    let caller = request.extensions().get::<Caller>().copied().unwrap_or(Caller::Anyone);
+pub async fn admit(
+    State(admission): State<Admission>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let caller = request
+        .extensions()
+        .get::<Caller>()
+        .copied()
+        .unwrap_or(Caller::Anyone);
     let lease = match admission.budget.enter(caller) {
         Ok(lease) => Arc::new(lease),
         Err(error) => return refused(&error),
@@ -65,7 +77,9 @@ pub async fn admit(State(admission): State<Admission>, mut request: Request, nex
     let Some(length) = response.body().size_hint().exact() else {
         // A stream takes no memory to speak of, and no request's place.
         drop(lease);
-        let Ok(place) = admission.streams.clone().try_acquire_owned() else { return refused(&overloaded()) };
+        let Ok(place) = admission.streams.clone().try_acquire_owned() else {
+            return refused(&overloaded());
+        };
         return response.map(|body| held::until_sent(body, Arc::new(place)));
     };
     lease.settle(usize::try_from(length).unwrap_or(usize::MAX));
@@ -73,11 +87,24 @@ pub async fn admit(State(admission): State<Admission>, mut request: Request, nex
 }
 
 /// Reads a message, has it handled, and sees to it that a request gets an answer with its id.
-async fn message(admission: &Admission, lease: &Arc<Lease>, request: Request, next: Next) -> Response {
-    let announced = request.headers().get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+async fn message(
+    admission: &Admission,
+    lease: &Arc<Lease>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let announced = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     let mut scan = Scan::new(admission.max_message_bytes);
     if announced.is_some_and(|length| length > admission.max_message_bytes) {
-        return json_rpc_error(StatusCode::PAYLOAD_TOO_LARGE, &Value::Null, -32600, &scan.too_large());
+        return json_rpc_error(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            &Value::Null,
+            -32600,
+            &scan.too_large(),
+        );
     }
     let (mut parts, body) = request.into_parts();
     let body = match read(body, &mut scan, lease).await {
@@ -91,18 +118,29 @@ async fn message(admission: &Admission, lease: &Arc<Lease>, request: Request, ne
     };
     if let Some(why) = scan.refusal() {
         if scan.is_too_large() {
-            return json_rpc_error(StatusCode::PAYLOAD_TOO_LARGE, &scan.id().unwrap_or_default(), -32600, &why);
+            return json_rpc_error(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                &scan.id().unwrap_or_default(),
+                -32600,
+                &why,
+            );
         }
         let envelope = Envelope::read(&body);
         // Of a message with too many values only a part was read.
-        let id = envelope.as_ref().and_then(|envelope| envelope.id.clone()).or_else(|| scan.id());
+        let id = envelope
+            .as_ref()
+            .and_then(|envelope| envelope.id.clone())
+            .or_else(|| scan.id());
         return json_rpc_error(status(id.is_some()), &id.unwrap_or_default(), -32600, &why);
     }
     if let Some(refusal) = super::auth::refusal(&parts.extensions, &body) {
         return refusal;
     }
     // What was read, and all that is made of it.
-    let wanted = body.len().saturating_mul(BYTES_PER_BYTE - 1).saturating_add(scan.values().saturating_mul(BYTES_PER_VALUE));
+    let wanted = body
+        .len()
+        .saturating_mul(BYTES_PER_BYTE - 1)
+        .saturating_add(scan.values().saturating_mul(BYTES_PER_VALUE));
     if let Err(error) = lease.grow(wanted) {
         return refused(&error);
     }
@@ -110,7 +148,11 @@ async fn message(admission: &Admission, lease: &Arc<Lease>, request: Request, ne
     let outside = Outside::of(&body);
     let response = next.run(Request::from_parts(parts, Body::from(body))).await;
     // The content type was JSON, so what could not be read was the body.
-    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE { unreadable(response, outside).await } else { response }
+    if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        unreadable(response, outside).await
+    } else {
+        response
+    }
 }
 
 /// What a body is, seen from outside.
@@ -124,7 +166,9 @@ impl Outside {
     fn of(body: &[u8]) -> Self {
         match Envelope::read(body) {
             Some(envelope) => Self::Message(envelope),
-            None if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => Self::OtherJson,
+            None if serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() => {
+                Self::OtherJson
+            }
             None => Self::NoJson,
         }
     }
@@ -171,7 +215,11 @@ async fn read(body: Body, scan: &mut Scan, lease: &Lease) -> Result<Bytes, Unrea
             break;
         }
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    Ok(if rest.is_empty() {
+        first
+    } else {
+        rest.freeze()
+    })
 }
 
 /// A client that takes JSON, or anything, is served: replies are plain JSON. The transport wants to see the event
@@ -179,13 +227,22 @@ async fn read(body: Body, scan: &mut Scan, lease: &Lease) -> Result<Bytes, Unrea
 fn accept_both(headers: &mut HeaderMap) {
     let takes_json = match headers.get(header::ACCEPT) {
         None => true,
-        Some(_) => headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|value| {
-            let value = value.to_ascii_lowercase();
-            ["application/json", "application/*", "*/*"].iter().any(|range| value.contains(range))
-        }),
+        Some(_) => headers
+            .get_all(header::ACCEPT)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .any(|value| {
+                let value = value.to_ascii_lowercase();
+                ["application/json", "application/*", "*/*"]
+                    .iter()
+                    .any(|range| value.contains(range))
+            }),
     };
     if takes_json {
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
     }
 }
 
@@ -193,17 +250,32 @@ fn sends_json(headers: &HeaderMap) -> bool {
     headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json"))
+        .is_some_and(|value| {
+            value
+                .split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .eq_ignore_ascii_case("application/json")
+        })
 }
 
 /// The status of an answer: a request that has an id reads it in the body, as with any other answer; some clients
 /// read no body of another status, and would wait for ever.
 const fn status(has_id: bool) -> StatusCode {
-    if has_id { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+    if has_id {
+        StatusCode::OK
+    } else {
+        StatusCode::BAD_REQUEST
+    }
 }
 
 fn overloaded() -> Error {
-    Error::new(Reason::Overloaded, "too many streams at once; retry in a second").with_retry_after(Duration::from_secs(1))
+    Error::new(
+        Reason::Overloaded,
+        "too many streams at once; retry in a second",
+    )
+    .with_retry_after(Duration::from_secs(1))
 }
 
 /// The answer to a request for which there is no room.
@@ -212,7 +284,12 @@ fn refused(error: &Error) -> Response {
     match error.retry_after {
         Some(after) => {
             let after = HeaderValue::from(after.as_secs().max(1));
-            (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, after)], text).into_response()
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                [(header::RETRY_AFTER, after)],
+                text,
+            )
+                .into_response()
         }
         None => (StatusCode::PAYLOAD_TOO_LARGE, text).into_response(),
     }
@@ -221,15 +298,33 @@ fn refused(error: &Error) -> Response {
 /// The answer to a body that the transport could not read.
 async fn unreadable(response: Response, outside: Outside) -> Response {
     const NO_MESSAGE: &str = "Invalid Request: the body is not a JSON-RPC message of MCP";
-    let complaint = to_bytes(response.into_body(), MAX_COMPLAINT).await.unwrap_or_default();
+    let complaint = to_bytes(response.into_body(), MAX_COMPLAINT)
+        .await
+        .unwrap_or_default();
     // serde's complaint, after the transport's own words.
     let complaint = String::from_utf8_lossy(&complaint);
-    let complaint = complaint.strip_prefix("fail to deserialize request body ").unwrap_or_default();
+    let complaint = complaint
+        .strip_prefix("fail to deserialize request body ")
+        .unwrap_or_default();
     match outside {
-        Outside::Message(envelope) if envelope.is_request() => (StatusCode::OK, axum::Json(envelope.unreadable(complaint))).into_response(),
-        Outside::Message(envelope) => json_rpc_error(StatusCode::BAD_REQUEST, &envelope.id.unwrap_or_default(), -32600, NO_MESSAGE),
-        Outside::OtherJson => json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32600, NO_MESSAGE),
-        Outside::NoJson => json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32700, "Parse error: the body is not valid JSON"),
+        Outside::Message(envelope) if envelope.is_request() => {
+            (StatusCode::OK, axum::Json(envelope.unreadable(complaint))).into_response()
+        }
+        Outside::Message(envelope) => json_rpc_error(
+            StatusCode::BAD_REQUEST,
+            &envelope.id.unwrap_or_default(),
+            -32600,
+            NO_MESSAGE,
+        ),
+        Outside::OtherJson => {
+            json_rpc_error(StatusCode::BAD_REQUEST, &Value::Null, -32600, NO_MESSAGE)
+        }
+        Outside::NoJson => json_rpc_error(
+            StatusCode::BAD_REQUEST,
+            &Value::Null,
+            -32700,
+            "Parse error: the body is not valid JSON",
+        ),
     }
 }
 
@@ -247,12 +342,22 @@ mod tests {
             headers.insert(header::ACCEPT, HeaderValue::from_static(value));
         }
         accept_both(&mut headers);
-        headers.get(header::ACCEPT).unwrap().to_str().unwrap().to_owned()
+        headers
+            .get(header::ACCEPT)
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned()
     }
 
     #[test]
     fn whoever_takes_json_takes_what_we_send() {
-        for value in [None, Some("application/json"), Some("*/*"), Some("application/json;q=0.9, text/html")] {
+        for value in [
+            None,
+            Some("application/json"),
+            Some("*/*"),
+            Some("application/json;q=0.9, text/html"),
+        ] {
             assert_eq!(accept(value), "application/json, text/event-stream");
         }
         assert_eq!(accept(Some("text/html")), "text/html");

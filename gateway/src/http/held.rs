@@ -29,7 +29,11 @@ impl Keep for OwnedSemaphorePermit {}
 /// The same body, which keeps `kept` until its last byte is written to the connection: a server takes a whole frame
 /// out of a body long before a slow peer has taken it from the server.
 pub fn until_sent<K: Keep>(body: Body, kept: Arc<K>) -> Body {
-    Body::new(Held { body, rest: Bytes::new(), kept })
+    Body::new(Held {
+        body,
+        rest: Bytes::new(),
+        kept,
+    })
 }
 
 struct Held<K> {
@@ -61,7 +65,10 @@ impl<K: Keep> HttpBody for Held<K> {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         if this.rest.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(context)) {
@@ -74,7 +81,10 @@ impl<K: Keep> HttpBody for Held<K> {
         }
         let bytes = this.rest.split_to(this.rest.len().min(STEP));
         this.kept.handed_over();
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(Part { bytes, kept: this.kept.clone() })))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(Part {
+            bytes,
+            kept: this.kept.clone(),
+        })))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -50,7 +50,12 @@ pub struct ConnectionLimits {
 
 impl Default for ConnectionLimits {
     fn default() -> Self {
-        Self { connections: 1024, per_address: 512, idle: Duration::from_secs(75), reply: Duration::from_secs(30) }
+        Self {
+            connections: 1024,
+            per_address: 512,
+            idle: Duration::from_secs(75),
+            reply: Duration::from_secs(30),
+        }
     }
 }
 
@@ -58,9 +63,18 @@ impl Default for ConnectionLimits {
 ///
 /// # Errors
 /// None at present; a failed connection ends that connection alone.
-pub async fn serve(listener: TcpListener, app: Router, limits: ConnectionLimits, stop: CancellationToken) -> io::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    app: Router,
+    limits: ConnectionLimits,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle).max_buf_size(MAX_HEAD_BYTES);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.idle)
+        .max_buf_size(MAX_HEAD_BYTES);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -72,7 +86,10 @@ pub async fn serve(listener: TcpListener, app: Router, limits: ConnectionLimits,
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(10));
     let builder = Arc::new(builder);
-    let open = Arc::new(Open { limits, connections: Mutex::default() });
+    let open = Arc::new(Open {
+        limits,
+        connections: Mutex::default(),
+    });
     let tracker = TaskTracker::new();
     let cut = CancellationToken::new();
     let mut warned: Option<Instant> = None;
@@ -141,12 +158,20 @@ struct Connections {
 impl Open {
     /// A place for a new connection, for which an idle one is closed where there is none; `None` when all are in use.
     fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
-        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let of_address = connections.by_address.get(&address).copied().unwrap_or(0);
         let crowded = of_address >= self.limits.per_address;
         if crowded || connections.by_number.len() >= self.limits.connections {
-            let idle = connections.by_number.iter().filter(|(_, other)| !crowded || other.address == address);
-            let idle = idle.filter_map(|(number, other)| Some((other.idle_since()?, *number))).min();
+            let idle = connections
+                .by_number
+                .iter()
+                .filter(|(_, other)| !crowded || other.address == address);
+            let idle = idle
+                .filter_map(|(number, other)| Some((other.idle_since()?, *number)))
+                .min();
             let (_, number) = idle?;
             connections.remove(number)?.close.notify_one();
         }
@@ -155,7 +180,11 @@ impl Open {
         let progress = Arc::new(Progress::new(address));
         connections.by_number.insert(number, progress.clone());
         *connections.by_address.entry(address).or_default() += 1;
-        Some(Place { open: self.clone(), number, progress })
+        Some(Place {
+            open: self.clone(),
+            number,
+            progress,
+        })
     }
 }
 
@@ -181,17 +210,28 @@ struct Place {
 
 impl Place {
     /// Serves requests until the peer leaves, is idle for too long, or takes nothing.
-    async fn serve(self, stream: TcpStream, builder: Arc<auto::Builder<TokioExecutor>>, app: Router, stop: CancellationToken) {
+    async fn serve(
+        self,
+        stream: TcpStream,
+        builder: Arc<auto::Builder<TokioExecutor>>,
+        app: Router,
+        stop: CancellationToken,
+    ) {
         let limits = self.open.limits;
         let service = {
             let progress = self.progress.clone();
             hyper::service::service_fn(move |request: Request<Incoming>| {
                 let work = InWork::begin(progress.clone());
                 let response = app.clone().call(request.map(Body::new));
-                async move { response.await.map(|response| work.until_sent(response, limits)) }
+                async move {
+                    response
+                        .await
+                        .map(|response| work.until_sent(response, limits))
+                }
             })
         };
-        let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let mut connection =
+            std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut look = tokio::time::interval(limits.idle.min(limits.reply) / 4);
         let mut stopping = false;
         loop {
@@ -220,7 +260,11 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.open.connections.lock().unwrap_or_else(PoisonError::into_inner).remove(self.number);
+        self.open
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(self.number);
     }
 }
 
@@ -258,8 +302,16 @@ enum Step {
 
 impl Progress {
     fn new(address: IpAddr) -> Self {
-        let state = State { next: 0, in_work: HashMap::new(), idle_since: Instant::now() };
-        Self { address, close: Notify::new(), state: Mutex::new(state) }
+        let state = State {
+            next: 0,
+            in_work: HashMap::new(),
+            idle_since: Instant::now(),
+        };
+        Self {
+            address,
+            close: Notify::new(),
+            state: Mutex::new(state),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -275,8 +327,16 @@ impl Progress {
     /// Whether the peer takes nothing, or too slowly.
     fn is_stuck(&self, write_timeout: Duration) -> bool {
         self.state().in_work.values().any(|step| match step {
-            Step::Asked | Step::Reply { latest: None, unsent: 0, .. } => false,
-            Step::Reply { latest, moved, .. } => moved.elapsed() > write_timeout || latest.is_some_and(|latest| latest < Instant::now()),
+            Step::Asked
+            | Step::Reply {
+                latest: None,
+                unsent: 0,
+                ..
+            } => false,
+            Step::Reply { latest, moved, .. } => {
+                moved.elapsed() > write_timeout
+                    || latest.is_some_and(|latest| latest < Instant::now())
+            }
         })
     }
 }
@@ -299,14 +359,27 @@ impl InWork {
 
     fn until_sent(self, response: Response, limits: ConnectionLimits) -> Response {
         let now = Instant::now();
-        let latest = response.body().size_hint().exact().map(|length| now + 2 * limits.reply + Duration::from_secs(length / REPLY_RATE));
-        self.progress.state().in_work.insert(self.number, Step::Reply { latest, moved: now, unsent: 0 });
+        let latest = response
+            .body()
+            .size_hint()
+            .exact()
+            .map(|length| now + 2 * limits.reply + Duration::from_secs(length / REPLY_RATE));
+        self.progress.state().in_work.insert(
+            self.number,
+            Step::Reply {
+                latest,
+                moved: now,
+                unsent: 0,
+            },
+        );
         let kept = Arc::new(self);
         response.map(|body| held::until_sent(body, kept))
     }
 
     fn moved(&self, change: impl FnOnce(&mut usize)) {
-        if let Some(Step::Reply { moved, unsent, .. }) = self.progress.state().in_work.get_mut(&self.number) {
+        if let Some(Step::Reply { moved, unsent, .. }) =
+            self.progress.state().in_work.get_mut(&self.number)
+        {
             *moved = Instant::now();
             change(unsent);
         }

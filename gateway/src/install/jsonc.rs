@@ -14,12 +14,22 @@ const MAX_DEPTH: usize = 200;
 /// A sentence when the text is not JSON with comments, or something on the path is not an object.
 pub fn set(text: &str, path: &[&str; 2], value: &Value) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Ok(rendered(&serde_json::json!({ path[0]: { path[1]: value } }), "", "  ") + "\n");
+        return Ok(rendered(
+            &serde_json::json!({ path[0]: { path[1]: value } }),
+            "",
+            "  ",
+        ) + "\n");
     }
     let root = root(text)?;
     let unit = indent_unit(text, &root);
     let Some(servers) = root.member(path[0]) else {
-        return Ok(insert(text, &root, path[0], &serde_json::json!({ path[1]: value }), &unit));
+        return Ok(insert(
+            text,
+            &root,
+            path[0],
+            &serde_json::json!({ path[1]: value }),
+            &unit,
+        ));
     };
     let servers = object_at(text, servers, path[0])?;
     match servers.member(path[1]) {
@@ -29,7 +39,12 @@ pub fn set(text: &str, path: &[&str; 2], value: &Value) -> Result<String, String
                 return Ok(text.to_owned());
             }
             let indent = line_indent(text, existing.key.0);
-            Ok(format!("{}{}{}", &text[..existing.value.0], rendered(value, &indent, &unit), &text[existing.value.1..]))
+            Ok(format!(
+                "{}{}{}",
+                &text[..existing.value.0],
+                rendered(value, &indent, &unit),
+                &text[existing.value.1..]
+            ))
         }
         None => Ok(insert(text, &servers, path[1], value, &unit)),
     }
@@ -44,11 +59,24 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
         return Ok(None);
     }
     let root = root(text)?;
-    let Some(servers) = root.member(path[0]) else { return Ok(None) };
+    let Some(servers) = root.member(path[0]) else {
+        return Ok(None);
+    };
     let servers = object_at(text, servers, path[0])?;
-    let Some(position) = servers.members.iter().position(|member| member.name == path[1]) else { return Ok(None) };
+    let Some(position) = servers
+        .members
+        .iter()
+        .position(|member| member.name == path[1])
+    else {
+        return Ok(None);
+    };
     let member = &servers.members[position];
-    let (start, end) = match (position.checked_sub(1).map(|before| &servers.members[before]), member.comma) {
+    let (start, end) = match (
+        position
+            .checked_sub(1)
+            .map(|before| &servers.members[before]),
+        member.comma,
+    ) {
         // From the end of the one before to the end of this one: its comma goes, a later one stays.
         (Some(before), None) => {
             let comma = before.comma.unwrap_or(before.value.1);
@@ -57,15 +85,27 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
                 (comma, member.value.1)
             } else {
                 // A comment stands between: only the comma and the member go.
-                let kept = format!("{}{}", &text[..comma], &text[comma + 1..member.key.0].trim_end());
+                let kept = format!(
+                    "{}{}",
+                    &text[..comma],
+                    &text[comma + 1..member.key.0].trim_end()
+                );
                 return Ok(Some(kept + &text[member.value.1..]));
             }
         }
-        (_, Some(comma)) => (line_start(text, member.key.0), after_line_break(text, comma + 1)),
+        (_, Some(comma)) => (
+            line_start(text, member.key.0),
+            after_line_break(text, comma + 1),
+        ),
         (None, None) => {
             let start = line_start(text, member.key.0);
-            let alone = text[servers.open + 1..member.key.0].trim().is_empty() && text[member.value.1..servers.close].trim().is_empty();
-            if alone { (servers.open + 1, servers.close) } else { (start, after_line_break(text, member.value.1)) }
+            let alone = text[servers.open + 1..member.key.0].trim().is_empty()
+                && text[member.value.1..servers.close].trim().is_empty();
+            if alone {
+                (servers.open + 1, servers.close)
+            } else {
+                (start, after_line_break(text, member.value.1))
+            }
         }
     };
     Ok(Some(format!("{}{}", &text[..start], &text[end..])))
@@ -74,21 +114,35 @@ pub fn remove(text: &str, path: &[&str; 2]) -> Result<Option<String>, String> {
 fn insert(text: &str, object: &Object, name: &str, value: &Value, unit: &str) -> String {
     let outer = line_indent(text, object.open);
     let indent = match object.members.first() {
-        Some(first) if text[object.open..first.key.0].contains('\n') => line_indent(text, first.key.0),
+        Some(first) if text[object.open..first.key.0].contains('\n') => {
+            line_indent(text, first.key.0)
+        }
         _ => format!("{outer}{unit}"),
     };
     let member = format!("{}: {}", Value::from(name), rendered(value, &indent, unit));
     match object.members.last() {
         None => {
             let inside = text[object.open + 1..object.close].trim_end();
-            format!("{}{inside}\n{indent}{member}\n{outer}{}", &text[..=object.open], &text[object.close..])
+            format!(
+                "{}{inside}\n{indent}{member}\n{outer}{}",
+                &text[..=object.open],
+                &text[object.close..]
+            )
         }
         Some(last) => {
             // A comment behind the last member stays with it; a trailing comma is the style of the file.
             let at = last.comma.map_or(last.value.1, |comma| comma + 1);
-            let (separator, trailing) = if last.comma.is_some() { ("", ",") } else { (",", "") };
+            let (separator, trailing) = if last.comma.is_some() {
+                ("", ",")
+            } else {
+                (",", "")
+            };
             let behind = text[at..object.close].trim_end();
-            format!("{}{separator}{behind}\n{indent}{member}{trailing}\n{outer}{}", &text[..at], &text[object.close..])
+            format!(
+                "{}{separator}{behind}\n{indent}{member}{trailing}\n{outer}{}",
+                &text[..at],
+                &text[object.close..]
+            )
         }
     }
 }
@@ -98,30 +152,51 @@ fn rendered(value: &Value, indent: &str, unit: &str) -> String {
     use serde::Serialize as _;
     let mut out = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
-    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(&mut out, formatter));
+    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(
+        &mut out, formatter,
+    ));
     String::from_utf8_lossy(&out).replace('\n', &format!("\n{indent}"))
 }
 
 fn line_start(text: &str, at: usize) -> usize {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    if text[start..at].trim().is_empty() { start } else { at }
+    if text[start..at].trim().is_empty() {
+        start
+    } else {
+        at
+    }
 }
 
 fn line_indent(text: &str, at: usize) -> String {
     let start = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
-    text[start..at].chars().take_while(|c| matches!(c, ' ' | '\t')).collect()
+    text[start..at]
+        .chars()
+        .take_while(|c| matches!(c, ' ' | '\t'))
+        .collect()
 }
 
 /// Past the line break, when nothing else is left on the line.
 fn after_line_break(text: &str, at: usize) -> usize {
     let rest = &text[at..];
     let blank = rest.len() - rest.trim_start_matches([' ', '\t', '\r']).len();
-    if rest[blank..].starts_with('\n') { at + blank + 1 } else { at }
+    if rest[blank..].starts_with('\n') {
+        at + blank + 1
+    } else {
+        at
+    }
 }
 
 fn indent_unit(text: &str, root: &Object) -> String {
-    let found = root.members.first().map(|first| line_indent(text, first.key.0)).unwrap_or_default();
-    if found.is_empty() { "  ".to_owned() } else { found }
+    let found = root
+        .members
+        .first()
+        .map(|first| line_indent(text, first.key.0))
+        .unwrap_or_default();
+    if found.is_empty() {
+        "  ".to_owned()
+    } else {
+        found
+    }
 }
 
 /// Where an object and its members are, as byte offsets.
@@ -150,11 +225,20 @@ fn root(text: &str) -> Result<Object, String> {
     scanner.space()?;
     let object = scanner.object(0)?.ok_or("it does not hold a JSON object")?;
     scanner.space()?;
-    if scanner.at != text.len() { Err("something follows the JSON object".into()) } else { Ok(object) }
+    if scanner.at != text.len() {
+        Err("something follows the JSON object".into())
+    } else {
+        Ok(object)
+    }
 }
 
 fn object_at(text: &str, member: &Member, name: &str) -> Result<Object, String> {
-    Scanner { text, at: member.value.0 }.object(0)?.ok_or_else(|| format!("`{name}` is not an object"))
+    Scanner {
+        text,
+        at: member.value.0,
+    }
+    .object(0)?
+    .ok_or_else(|| format!("`{name}` is not an object"))
 }
 
 struct Scanner<'a> {
@@ -168,8 +252,14 @@ impl Scanner<'_> {
     }
 
     fn error<T>(&self, expected: &str) -> Result<T, String> {
-        let line = self.text.as_bytes()[..self.at.min(self.text.len())].iter().filter(|byte| **byte == b'\n').count() + 1;
-        Err(format!("it is not valid JSON: line {line}: expected {expected}"))
+        let line = self.text.as_bytes()[..self.at.min(self.text.len())]
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count()
+            + 1;
+        Err(format!(
+            "it is not valid JSON: line {line}: expected {expected}"
+        ))
     }
 
     /// Skips white space and comments.
@@ -177,7 +267,10 @@ impl Scanner<'_> {
         loop {
             let rest = &self.text.as_bytes()[self.at..];
             if rest.starts_with(b"//") {
-                self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+                self.at += rest
+                    .iter()
+                    .position(|byte| *byte == b'\n')
+                    .unwrap_or(rest.len());
             } else if rest.starts_with(b"/*") {
                 match self.text[self.at + 2..].find("*/") {
                     Some(end) => self.at += end + 4,
@@ -213,7 +306,8 @@ impl Scanner<'_> {
             let start = self.at;
             self.string()?;
             let key = (start, self.at);
-            let name = serde_json::from_str(&self.text[key.0..key.1]).or_else(|_| self.error("a valid string"))?;
+            let name = serde_json::from_str(&self.text[key.0..key.1])
+                .or_else(|_| self.error("a valid string"))?;
             self.space()?;
             if self.peek() != Some(b':') {
                 return self.error("`:`");
@@ -226,11 +320,20 @@ impl Scanner<'_> {
             self.space()?;
             let comma = (self.peek() == Some(b',')).then_some(self.at);
             self.at += usize::from(comma.is_some());
-            members.push(Member { name, key, value, comma });
+            members.push(Member {
+                name,
+                key,
+                value,
+                comma,
+            });
         }
         let close = self.at;
         self.at += 1;
-        Ok(Some(Object { open, close, members }))
+        Ok(Some(Object {
+            open,
+            close,
+            members,
+        }))
     }
 
     fn value(&mut self, depth: usize) -> Result<(), String> {
@@ -240,7 +343,9 @@ impl Scanner<'_> {
             Some(b'"') => self.string(),
             _ => {
                 let start = self.at;
-                while self.peek().is_some_and(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')) {
+                while self.peek().is_some_and(|byte| {
+                    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+                }) {
                     self.at += 1;
                 }
                 match serde_json::from_str::<Value>(&self.text[start..self.at]) {
@@ -314,18 +419,29 @@ mod tests {
             assert_eq!(removed, text, "{installed}");
         }
         let (installed, _) = set_then_remove("{\n\t\"servers\": {\n\t\t\"a\": 1\n\t}\n}\n");
-        assert_eq!(installed, "{\n\t\"servers\": {\n\t\t\"a\": 1,\n\t\t\"ctx\": {\n\t\t\t\"url\": \"u\"\n\t\t}\n\t}\n}\n");
+        assert_eq!(
+            installed,
+            "{\n\t\"servers\": {\n\t\t\"a\": 1,\n\t\t\"ctx\": {\n\t\t\t\"url\": \"u\"\n\t\t}\n\t}\n}\n"
+        );
     }
 
     #[test]
     fn what_comes_out_is_json_when_what_went_in_was() {
-        for text in
-            ["", "{}", "{\"servers\":{}}", "{\"servers\":{\"a\":1}}", "{\"x\":1}", "{\"servers\":{\"ctx\":{\"old\":1},\"z\":2}}", "{\n}\n"]
-        {
+        for text in [
+            "",
+            "{}",
+            "{\"servers\":{}}",
+            "{\"servers\":{\"a\":1}}",
+            "{\"x\":1}",
+            "{\"servers\":{\"ctx\":{\"old\":1},\"z\":2}}",
+            "{\n}\n",
+        ] {
             let (installed, removed) = set_then_remove(text);
-            let value: Value = serde_json::from_str(&installed).unwrap_or_else(|e| panic!("{e}: {installed}"));
+            let value: Value =
+                serde_json::from_str(&installed).unwrap_or_else(|e| panic!("{e}: {installed}"));
             assert_eq!(value["servers"]["ctx"], json!({"url": "u"}), "{text}");
-            let value: Value = serde_json::from_str(&removed).unwrap_or_else(|e| panic!("{e}: {removed}"));
+            let value: Value =
+                serde_json::from_str(&removed).unwrap_or_else(|e| panic!("{e}: {removed}"));
             assert_eq!(value["servers"].get("ctx"), None);
         }
     }
@@ -348,6 +464,13 @@ mod tests {
             }
         }
         assert!(set(&"[".repeat(100_000), &PATH, &json!(1)).is_err());
-        assert!(set(&format!("{{\"a\":{}", "[".repeat(100_000)), &PATH, &json!(1)).is_err());
+        assert!(
+            set(
+                &format!("{{\"a\":{}", "[".repeat(100_000)),
+                &PATH,
+                &json!(1)
+            )
+            .is_err()
+        );
     }
 }

@@ -52,7 +52,13 @@ struct Line {
 
 impl Line {
     fn new(max_bytes: usize) -> Self {
-        Self { bytes: Vec::new(), scan: Scan::new(max_bytes), lease: None, leased: 0, complete: false }
+        Self {
+            bytes: Vec::new(),
+            scan: Scan::new(max_bytes),
+            lease: None,
+            leased: 0,
+            complete: false,
+        }
     }
 
     /// Begins the next line with the memory of this one, if that is not much.
@@ -60,7 +66,10 @@ impl Line {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
         bytes.shrink_to(KEPT);
-        Self { bytes, ..Self::new(max_bytes) }
+        Self {
+            bytes,
+            ..Self::new(max_bytes)
+        }
     }
 }
 
@@ -74,7 +83,11 @@ struct Output<W> {
 
 impl<W> Clone for Output<W> {
     fn clone(&self) -> Self {
-        Self { writer: self.writer.clone(), waiting: self.waiting.clone(), in_work: self.in_work.clone() }
+        Self {
+            writer: self.writer.clone(),
+            waiting: self.waiting.clone(),
+            in_work: self.in_work.clone(),
+        }
     }
 }
 
@@ -109,17 +122,23 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
     fn begin(&self, id: NumberOrString, lease: Arc<Lease>) {
         let mut requests = self.requests();
         requests.insert(id, lease);
-        self.waiting.send_modify(|waiting| waiting.in_work = requests.len());
+        self.waiting
+            .send_modify(|waiting| waiting.in_work = requests.len());
     }
 
     fn end(&self, id: &NumberOrString) -> Option<Arc<Lease>> {
         let mut requests = self.requests();
         let lease = requests.remove(id);
-        self.waiting.send_modify(|waiting| waiting.in_work = requests.len());
+        self.waiting
+            .send_modify(|waiting| waiting.in_work = requests.len());
         lease
     }
 
-    fn queue<T: serde::Serialize>(&self, message: T, lease: Option<Arc<Lease>>) -> io::Result<Outgoing> {
+    fn queue<T: serde::Serialize>(
+        &self,
+        message: T,
+        lease: Option<Arc<Lease>>,
+    ) -> io::Result<Outgoing> {
         let mut bytes = serde_json::to_vec(&message)?;
         drop(message);
         bytes.push(b'\n');
@@ -130,13 +149,19 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Output<W> {
             waiting.bytes += bytes.len();
             waiting.messages += 1;
         });
-        Ok(Outgoing { bytes, waiting: self.waiting.clone(), _lease: lease })
+        Ok(Outgoing {
+            bytes,
+            waiting: self.waiting.clone(),
+            _lease: lease,
+        })
     }
 
     async fn write(self, outgoing: io::Result<Outgoing>) -> io::Result<()> {
         let outgoing = outgoing?;
         let mut writer = self.writer.lock().await;
-        let Some(writer) = writer.as_mut() else { return Err(io::ErrorKind::NotConnected.into()) };
+        let Some(writer) = writer.as_mut() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
         writer.write_all(&outgoing.bytes).await?;
         writer.flush().await
     }
@@ -150,7 +175,14 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             waiting: Arc::new(watch::Sender::default()),
             in_work: Arc::default(),
         };
-        Self { reader: BufReader::new(reader), max_line_bytes, budget, line: Line::new(max_line_bytes), output, answers: JoinSet::new() }
+        Self {
+            reader: BufReader::new(reader),
+            max_line_bytes,
+            budget,
+            line: Line::new(max_line_bytes),
+            output,
+            answers: JoinSet::new(),
+        }
     }
 
     /// Reads to the end of the line. Of a line that is refused nothing more is kept. `false` at the end of the input.
@@ -190,16 +222,28 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     async fn parse(&mut self) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Value> {
         if let Some(why) = self.line.scan.refusal() {
             // Without an id it cannot be answered.
-            return self.line.scan.id().map_or(Ok(None), |id| Err(envelope::error(&id, -32600, &why)));
+            return self
+                .line
+                .scan
+                .id()
+                .map_or(Ok(None), |id| Err(envelope::error(&id, -32600, &why)));
         }
         if let Some(lease) = &self.line.lease {
-            let bytes = self.line.bytes.len() * BYTES_PER_BYTE + self.line.scan.values() * BYTES_PER_VALUE;
+            let bytes =
+                self.line.bytes.len() * BYTES_PER_BYTE + self.line.scan.values() * BYTES_PER_VALUE;
             if let Err(error) = lease.grow_to(bytes).await {
-                return self.line.scan.id().map_or(Ok(None), |id| Err(envelope::error(&id, -32600, &error.message)));
+                return self.line.scan.id().map_or(Ok(None), |id| {
+                    Err(envelope::error(&id, -32600, &error.message))
+                });
             }
             lease.settle(bytes);
         }
-        let line = self.line.bytes.strip_prefix(UTF8_BOM).unwrap_or(&self.line.bytes).trim_ascii();
+        let line = self
+            .line
+            .bytes
+            .strip_prefix(UTF8_BOM)
+            .unwrap_or(&self.line.bytes)
+            .trim_ascii();
         if line.is_empty() {
             return Ok(None);
         }
@@ -217,7 +261,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             }
             // A cancelled request is not answered.
             JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
                     drop(self.output.end(id));
@@ -230,22 +275,32 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
 }
 
 /// What becomes of a line that is no message of MCP.
-fn unreadable(line: &[u8], complaint: &serde_json::Error) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Value> {
+fn unreadable(
+    line: &[u8],
+    complaint: &serde_json::Error,
+) -> Result<Option<RxJsonRpcMessage<RoleServer>>, Value> {
     match Envelope::read(line) {
         Some(envelope) if envelope.is_notification() => Ok(None),
         Some(envelope) if envelope.id.is_some() => Err(envelope.unreadable(&complaint.to_string())),
-        _ if complaint.classify() == Category::Data => {
-            Err(envelope::error(&Value::Null, -32600, "Invalid Request: not a JSON-RPC message"))
-        }
+        _ if complaint.classify() == Category::Data => Err(envelope::error(
+            &Value::Null,
+            -32600,
+            "Invalid Request: not a JSON-RPC message",
+        )),
         // To answer what is no JSON at all could go back and forth for ever where the peer echoes it.
         _ => Ok(None),
     }
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer>
+    for Lines<R, W>
+{
     type Error = io::Error;
 
-    fn send(&mut self, message: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let id = match &message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -260,7 +315,12 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         loop {
             while self.answers.try_join_next().is_some() {}
             let mut waiting = self.output.waiting.subscribe();
-            waiting.wait_for(|waiting| waiting.bytes < MAX_WAITING && waiting.in_work + waiting.messages < MAX_IN_WORK).await.ok()?;
+            waiting
+                .wait_for(|waiting| {
+                    waiting.bytes < MAX_WAITING && waiting.in_work + waiting.messages < MAX_IN_WORK
+                })
+                .await
+                .ok()?;
             match self.read_line().await {
                 Ok(true) => {}
                 Ok(false) => {

@@ -18,7 +18,9 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
         "explain_query": true});
     let with = |more: Value| {
         let mut all = filters.clone();
-        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         all
     };
     let entry = json!({"thread_id": "t", "source": "agent", "text": "{\"a\": 1}", "images": [image], "metadata": metadata, "tags": ["x"]});
@@ -27,40 +29,106 @@ fn corpus() -> Vec<(&'static str, Value, Value)> {
     let small_entry = json!({"thread_id": "t", "source": "user", "text": "x"});
     vec![
         ("store_context", entry.clone(), small_entry.clone()),
-        ("store_context_batch", json!({"entries": [entry, small_entry], "atomic": false}), json!({"entries": [small_entry]})),
-        ("get_context_by_ids", json!({"context_ids": [3, 1], "include_images": false}), json!({"context_ids": [1]})),
-        ("update_context", update.clone(), json!({"context_id": 1, "metadata": {}})),
-        ("update_context_batch", json!({"updates": [update], "atomic": true}), json!({"updates": [{"context_id": 1, "text": "x"}]})),
-        ("delete_context", json!({"context_ids": [1, 2], "thread_id": "t"}), json!({"thread_id": "t"})),
+        (
+            "store_context_batch",
+            json!({"entries": [entry, small_entry], "atomic": false}),
+            json!({"entries": [small_entry]}),
+        ),
+        (
+            "get_context_by_ids",
+            json!({"context_ids": [3, 1], "include_images": false}),
+            json!({"context_ids": [1]}),
+        ),
+        (
+            "update_context",
+            update.clone(),
+            json!({"context_id": 1, "metadata": {}}),
+        ),
+        (
+            "update_context_batch",
+            json!({"updates": [update], "atomic": true}),
+            json!({"updates": [{"context_id": 1, "text": "x"}]}),
+        ),
+        (
+            "delete_context",
+            json!({"context_ids": [1, 2], "thread_id": "t"}),
+            json!({"thread_id": "t"}),
+        ),
         (
             "delete_context_batch",
             json!({"context_ids": [1], "thread_ids": ["t"], "source": "user", "older_than_days": 30}),
             json!({"older_than_days": 1}),
         ),
         ("search_context", filters.clone(), json!({})),
-        ("semantic_search_context", with(json!({"query": "q"})), json!({"query": "q"})),
-        ("fts_search_context", with(json!({"query": "q", "mode": "boolean", "highlight": true})), json!({"query": "q"})),
         (
-            "hybrid_search_context",
-            with(json!({"query": "q", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60})),
+            "semantic_search_context",
+            with(json!({"query": "q"})),
             json!({"query": "q"}),
         ),
-        ("list_threads", json!({"limit": 10, "offset": 20}), json!({})),
+        (
+            "fts_search_context",
+            with(json!({"query": "q", "mode": "boolean", "highlight": true})),
+            json!({"query": "q"}),
+        ),
+        (
+            "hybrid_search_context",
+            with(
+                json!({"query": "q", "search_modes": ["fts"], "fusion_method": "rrf", "rrf_k": 60}),
+            ),
+            json!({"query": "q"}),
+        ),
+        (
+            "list_threads",
+            json!({"limit": 10, "offset": 20}),
+            json!({}),
+        ),
         ("get_statistics", json!({}), json!({})),
-        ("create_artifact", json!({"content": "# T\n[1]", "title": "5", "metadata": metadata}), json!({"content": "x"})),
-        ("list_artifacts", json!({"limit": 50, "offset": 3, "cursor": "c"}), json!({})),
-        ("search_artifacts", json!({"query": "100%", "limit": 1}), json!({"query": "q"})),
-        ("get_artifact", json!({"artifact_id": "a"}), json!({"artifact_id": "a"})),
+        (
+            "create_artifact",
+            json!({"content": "# T\n[1]", "title": "5", "metadata": metadata}),
+            json!({"content": "x"}),
+        ),
+        (
+            "list_artifacts",
+            json!({"limit": 50, "offset": 3, "cursor": "c"}),
+            json!({}),
+        ),
+        (
+            "search_artifacts",
+            json!({"query": "100%", "limit": 1}),
+            json!({"query": "q"}),
+        ),
+        (
+            "get_artifact",
+            json!({"artifact_id": "a"}),
+            json!({"artifact_id": "a"}),
+        ),
         (
             "update_artifact",
             json!({"artifact_id": "a", "title": "", "content": "c", "metadata": {}, "expected_version": 2,
                 "edits": [{"old_str": "x", "new_str": ""}, {"insert_line": 0, "new_str": "y"}]}),
             json!({"artifact_id": "a", "title": "t"}),
         ),
-        ("delete_artifact", json!({"artifact_id": "a"}), json!({"artifact_id": "a"})),
-        ("list_artifact_versions", json!({"artifact_id": "a"}), json!({"artifact_id": "a"})),
-        ("get_artifact_version", json!({"artifact_id": "a", "version_number": 2}), json!({"artifact_id": "a", "version_number": 1})),
-        ("restore_artifact_version", json!({"artifact_id": "a", "version_number": 2}), json!({"artifact_id": "a", "version_number": 1})),
+        (
+            "delete_artifact",
+            json!({"artifact_id": "a"}),
+            json!({"artifact_id": "a"}),
+        ),
+        (
+            "list_artifact_versions",
+            json!({"artifact_id": "a"}),
+            json!({"artifact_id": "a"}),
+        ),
+        (
+            "get_artifact_version",
+            json!({"artifact_id": "a", "version_number": 2}),
+            json!({"artifact_id": "a", "version_number": 1}),
+        ),
+        (
+            "restore_artifact_version",
+            json!({"artifact_id": "a", "version_number": 2}),
+            json!({"artifact_id": "a", "version_number": 1}),
+        ),
         (
             "diff_artifact_versions",
             json!({"artifact_id": "a", "from_version": 1, "to_version": 2}),
@@ -74,7 +142,13 @@ fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
             // Optional fields that some request types serialize as null were not given.
-            Value::Object(members.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect())
+            Value::Object(
+                members
+                    .iter()
+                    .filter(|(_, v)| !v.is_null())
+                    .map(|(k, v)| (k.clone(), v.clone()))
+                    .collect(),
+            )
         }
         other => other.clone(),
     }
@@ -84,12 +158,30 @@ fn without_nulls(value: &Value) -> Value {
 fn the_fullest_arguments_use_every_parameter_of_every_tool() {
     let corpus = corpus();
     for tool in Catalogue::get().tools() {
-        let (_, full, small) = corpus.iter().find(|(name, _, _)| *name == tool.name).unwrap();
+        let (_, full, small) = corpus
+            .iter()
+            .find(|(name, _, _)| *name == tool.name)
+            .unwrap();
         let exclusive = |name: &str| tool.name == "update_context" && name == "metadata";
-        for name in tool.input_schema["properties"].as_object().unwrap().keys().filter(|name| !exclusive(name)) {
-            assert!(full.get(name).is_some(), "{} is called without {name}", tool.name);
+        for name in tool.input_schema["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|name| !exclusive(name))
+        {
+            assert!(
+                full.get(name).is_some(),
+                "{} is called without {name}",
+                tool.name
+            );
         }
-        for required in tool.input_schema.get("required").and_then(Value::as_array).into_iter().flatten() {
+        for required in tool
+            .input_schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             assert!(small.get(required.as_str().unwrap()).is_some());
         }
     }
@@ -101,13 +193,21 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
         let setup = setup(Credentials::Callers);
         let router = router(&setup);
         // Once the features are known, nobody asks for them.
-        let known = era.request(1, "tools/call", json!({"name": "get_statistics", "arguments": {}}));
+        let known = era.request(
+            1,
+            "tools/call",
+            json!({"name": "get_statistics", "arguments": {}}),
+        );
         exchange(&router, post(era, &known)).await;
         let mut calls = 1;
         for (tool, full, small) in corpus() {
             for arguments in [full, small] {
                 // No initialize before it: HTTP has no sessions.
-                let message = era.request(1, "tools/call", json!({"name": tool, "arguments": arguments}));
+                let message = era.request(
+                    1,
+                    "tools/call",
+                    json!({"name": tool, "arguments": arguments}),
+                );
                 let (status, reply) = exchange(&router, post(era, &message)).await;
                 assert_eq!(status, 200, "{era:?} {tool} {reply}");
                 check(tool, &reply["result"]);
@@ -115,7 +215,11 @@ async fn each_call_is_one_request_that_carries_everything_over_every_revision_on
                 let seen = setup.fake.seen();
                 assert_eq!(seen.len(), calls, "{tool} made one request");
                 assert_eq!(seen[calls - 1].operation, tool);
-                assert_eq!(without_nulls(&seen[calls - 1].request), arguments, "{era:?}");
+                assert_eq!(
+                    without_nulls(&seen[calls - 1].request),
+                    arguments,
+                    "{era:?}"
+                );
             }
         }
     }
@@ -131,7 +235,11 @@ async fn each_call_is_one_request_that_carries_everything_over_stdio() {
             for arguments in [full, small] {
                 let result = pipe.call(tool, arguments.clone()).await;
                 check(tool, &result);
-                assert_eq!(without_nulls(&setup.fake.seen().pop().unwrap().request), arguments, "{era:?} {tool}");
+                assert_eq!(
+                    without_nulls(&setup.fake.seen().pop().unwrap().request),
+                    arguments,
+                    "{era:?} {tool}"
+                );
             }
         }
         pipe.close().await.unwrap();
@@ -144,21 +252,41 @@ fn check(tool: &str, result: &Value) {
     let expected = without_absent(sample(tool));
     assert_eq!(result["structuredContent"], expected, "{tool}");
     let lists = ["get_context_by_ids", "list_artifacts", "search_artifacts"];
-    let documented = if lists.contains(&tool) { expected["result"].clone() } else { expected };
+    let documented = if lists.contains(&tool) {
+        expected["result"].clone()
+    } else {
+        expected
+    };
     assert_eq!(text(result), documented, "{tool}");
-    let schema = Catalogue::get().find(tool).unwrap().output_schema.clone().unwrap();
+    let schema = Catalogue::get()
+        .find(tool)
+        .unwrap()
+        .output_schema
+        .clone()
+        .unwrap();
     let validator = jsonschema::validator_for(&Value::Object((*schema).clone())).unwrap();
     if let Err(error) = validator.validate(&result["structuredContent"]) {
         panic!("{tool}: {error} at {}", error.instance_path());
     }
-    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "context-gateway");
+    assert_eq!(
+        result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"],
+        "context-gateway"
+    );
 }
 
 /// Items of a store batch have no `updated_fields` at all.
 fn without_absent(mut reply: Value) -> Value {
-    for result in reply.get_mut("results").and_then(Value::as_array_mut).into_iter().flatten() {
+    for result in reply
+        .get_mut("results")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
         if result.get("updated_fields").is_some_and(Value::is_null) {
-            result.as_object_mut().unwrap().shift_remove("updated_fields");
+            result
+                .as_object_mut()
+                .unwrap()
+                .shift_remove("updated_fields");
         }
     }
     reply

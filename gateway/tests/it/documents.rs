@@ -9,11 +9,25 @@ fn every_setting_is_documented_with_its_flag_and_default() {
     let command = Cli::command();
     for name in ["stdio", "http"] {
         let transport = command.find_subcommand(name).unwrap();
-        for argument in transport.get_arguments().filter(|argument| argument.get_long() != Some("help")) {
+        for argument in transport
+            .get_arguments()
+            .filter(|argument| argument.get_long() != Some("help"))
+        {
             let flag = argument.get_long().unwrap();
-            let variable = argument.get_env().unwrap_or_else(|| panic!("--{flag} has no variable")).to_str().unwrap();
-            let default = argument.get_default_values().first().map_or("", |value| value.to_str().unwrap());
-            let default = if default.is_empty() { "–".to_owned() } else { format!("`{default}`") };
+            let variable = argument
+                .get_env()
+                .unwrap_or_else(|| panic!("--{flag} has no variable"))
+                .to_str()
+                .unwrap();
+            let default = argument
+                .get_default_values()
+                .first()
+                .map_or("", |value| value.to_str().unwrap());
+            let default = if default.is_empty() {
+                "–".to_owned()
+            } else {
+                format!("`{default}`")
+            };
             let row = format!("| `{variable}` | `--{flag}` | {default} |");
             assert!(page.contains(&row), "docs/gateway.md lacks the row {row}");
         }

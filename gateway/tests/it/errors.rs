@@ -17,7 +17,10 @@ async fn what_the_service_refuses_is_told_word_for_word() {
     violations.push("limit", "`limit` is 500; the allowed range is 1 to 100");
     violations.push("offset", "`offset` is -1; it must not be negative");
     let error = violations.finish(()).unwrap_err();
-    setup.fake.behave(Behaviour::Fail(status_from_error(&error, Code::InvalidArgument)));
+    setup.fake.behave(Behaviour::Fail(status_from_error(
+        &error,
+        Code::InvalidArgument,
+    )));
     let result = pipe.call("search_context", json!({})).await;
     assert_eq!(result["isError"], true);
     assert!(result.get("structuredContent").is_none());
@@ -34,40 +37,71 @@ async fn every_reason_reaches_the_client() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
     for reason in Reason::ALL {
-        setup.fake.behave(Behaviour::Fail(status_from_error(&Error::new(reason, "a sentence"), Code::Unavailable)));
+        setup.fake.behave(Behaviour::Fail(status_from_error(
+            &Error::new(reason, "a sentence"),
+            Code::Unavailable,
+        )));
         let text = text(&pipe.call("list_threads", json!({})).await);
-        assert_eq!((text["reason"].as_str(), text["error"].as_str()), (Some(reason.as_str()), Some("a sentence")));
+        assert_eq!(
+            (text["reason"].as_str(), text["error"].as_str()),
+            (Some(reason.as_str()), Some("a sentence"))
+        );
     }
-    assert_eq!(setup.fake.seen().len(), Reason::ALL.len(), "what the service answered is not asked again");
+    assert_eq!(
+        setup.fake.seen().len(),
+        Reason::ALL.len(),
+        "what the service answered is not asked again"
+    );
 }
 
 #[tokio::test]
 async fn a_hint_to_retry_is_passed_on() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
-    let error = Error::new(Reason::Overloaded, "busy").with_retry_after(std::time::Duration::from_secs(3));
-    setup.fake.behave(Behaviour::Fail(status_from_error(&error, Code::Unavailable)));
-    assert_eq!(text(&pipe.call("store_context", json!({})).await)["retry_after_seconds"], 3);
+    let error =
+        Error::new(Reason::Overloaded, "busy").with_retry_after(std::time::Duration::from_secs(3));
+    setup.fake.behave(Behaviour::Fail(status_from_error(
+        &error,
+        Code::Unavailable,
+    )));
+    assert_eq!(
+        text(&pipe.call("store_context", json!({})).await)["retry_after_seconds"],
+        3
+    );
 }
 
 #[tokio::test]
 async fn a_refusal_without_details_still_makes_a_sentence() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
-    setup.fake.behave(Behaviour::Fail(Status::unimplemented("")));
+    setup
+        .fake
+        .behave(Behaviour::Fail(Status::unimplemented("")));
     let result = pipe.call("list_threads", json!({})).await;
     assert_eq!(result["isError"], true);
-    assert!(!text(&result)["error"].as_str().unwrap().is_empty(), "{result}");
+    assert!(
+        !text(&result)["error"].as_str().unwrap().is_empty(),
+        "{result}"
+    );
 }
 
 #[tokio::test]
 async fn bad_arguments_never_reach_the_service() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
-    let result = pipe.call("search_context", json!({"limit": "many", "thread": "t"})).await;
-    let fields: Vec<_> = text(&result)["violations"].as_array().unwrap().iter().map(|v| v["field"].clone()).collect();
+    let result = pipe
+        .call("search_context", json!({"limit": "many", "thread": "t"}))
+        .await;
+    let fields: Vec<_> = text(&result)["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v["field"].clone())
+        .collect();
     assert_eq!(fields, ["limit", "thread"]);
-    let result = pipe.call("store_context", json!({"images": [{"data": "no base64!"}]})).await;
+    let result = pipe
+        .call("store_context", json!({"images": [{"data": "no base64!"}]}))
+        .await;
     assert_eq!(text(&result)["violations"][0]["field"], "images[0].data");
     assert!(setup.fake.seen().is_empty());
 }
@@ -76,9 +110,17 @@ async fn bad_arguments_never_reach_the_service() {
 async fn an_unknown_tool_is_a_protocol_error_that_names_the_nearest() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Legacy("2025-06-18")).await;
-    let reply = pipe.request("tools/call", json!({"name": "store_contexts", "arguments": {}})).await;
+    let reply = pipe
+        .request(
+            "tools/call",
+            json!({"name": "store_contexts", "arguments": {}}),
+        )
+        .await;
     assert_eq!(reply["error"]["code"], -32602);
-    assert_eq!(reply["error"]["message"], "unknown tool `store_contexts`; did you mean `store_context`?");
+    assert_eq!(
+        reply["error"]["message"],
+        "unknown tool `store_contexts`; did you mean `store_context`?"
+    );
 }
 
 #[tokio::test]
@@ -88,16 +130,34 @@ async fn a_service_that_is_down_is_an_error_and_the_next_call_after_its_return_w
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
     setup.server.kill();
     std::fs::remove_file(setup.dir.path().join("service.sock")).unwrap();
-    let result = pipe.call("store_context", json!({"thread_id": "t", "source": "user", "text": "x"})).await;
+    let result = pipe
+        .call(
+            "store_context",
+            json!({"thread_id": "t", "source": "user", "text": "x"}),
+        )
+        .await;
     assert_eq!(result["isError"], true);
     assert_eq!(text(&result)["reason"], "STORE_UNAVAILABLE");
     let said = text(&result)["error"].as_str().unwrap().to_owned();
-    assert!(said.contains("cannot be reached") || said.contains("may or may not have been made"), "{said}");
-    let said = text(&pipe.call("list_threads", json!({})).await)["error"].as_str().unwrap().to_owned();
+    assert!(
+        said.contains("cannot be reached") || said.contains("may or may not have been made"),
+        "{said}"
+    );
+    let said = text(&pipe.call("list_threads", json!({})).await)["error"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(said.contains("cannot be reached"), "{said}");
     let (_, _server) = setup.fake.serve(setup.dir.path());
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
-    assert_eq!(pipe.call("store_context", json!({"thread_id": "t", "source": "user", "text": "x"})).await["isError"], false);
+    assert_eq!(
+        pipe.call(
+            "store_context",
+            json!({"thread_id": "t", "source": "user", "text": "x"})
+        )
+        .await["isError"],
+        false
+    );
 }
 
 #[tokio::test]
@@ -105,10 +165,19 @@ async fn a_read_during_a_restart_waits_for_the_service() {
     let mut setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
     setup.server.kill();
-    let id = pipe.start("tools/call", json!({"name": "list_threads", "arguments": {}})).await;
+    let id = pipe
+        .start(
+            "tools/call",
+            json!({"name": "list_threads", "arguments": {}}),
+        )
+        .await;
     let (_, _server) = setup.fake.serve(setup.dir.path());
     let reply = pipe.line().await.unwrap();
-    assert_eq!((reply["id"].as_u64(), &reply["result"]["isError"]), (Some(id), &json!(false)), "{reply}");
+    assert_eq!(
+        (reply["id"].as_u64(), &reply["result"]["isError"]),
+        (Some(id), &json!(false)),
+        "{reply}"
+    );
 }
 
 #[tokio::test]
@@ -116,7 +185,12 @@ async fn a_cancelled_call_is_given_up_in_the_service_too() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
     setup.fake.behave(Behaviour::Hang);
-    let id = pipe.start("tools/call", json!({"name": "list_threads", "arguments": {}})).await;
+    let id = pipe
+        .start(
+            "tools/call",
+            json!({"name": "list_threads", "arguments": {}}),
+        )
+        .await;
     setup.fake.arrived().await;
     pipe.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})).await;
     setup.fake.given_up().await;

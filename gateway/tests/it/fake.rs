@@ -105,12 +105,18 @@ impl Fake {
         let artifacts = ArtifactServiceServer::new(self.clone());
         let (kill, killed) = tokio::sync::oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async move {
                 let incoming = UnixListenerStream::new(UnixListener::from_std(listener).unwrap());
                 let (_reporter, health) = tonic_health::server::health_reporter();
-                let serving =
-                    Server::builder().add_service(health).add_service(service).add_service(artifacts).serve_with_incoming(incoming);
+                let serving = Server::builder()
+                    .add_service(health)
+                    .add_service(service)
+                    .add_service(artifacts)
+                    .serve_with_incoming(incoming);
                 tokio::select! {
                     outcome = serving => outcome.unwrap(),
                     _ = killed => {}
@@ -118,11 +124,26 @@ impl Fake {
             });
             // Dropping the runtime cuts every connection, as the end of a process does.
         });
-        (path, FakeServer { kill: Some(kill), thread: Some(thread) })
+        (
+            path,
+            FakeServer {
+                kill: Some(kill),
+                thread: Some(thread),
+            },
+        )
     }
 
-    async fn handle(&self, operation: &'static str, request: Value, metadata: MetadataMap) -> Result<Value, Status> {
-        self.0.seen.lock().unwrap().push(Seen { operation, request, metadata });
+    async fn handle(
+        &self,
+        operation: &'static str,
+        request: Value,
+        metadata: MetadataMap,
+    ) -> Result<Value, Status> {
+        self.0.seen.lock().unwrap().push(Seen {
+            operation,
+            request,
+            metadata,
+        });
         let behaviour = self.0.behaviour.lock().unwrap().clone();
         match behaviour {
             Behaviour::Answer => Ok(sample(operation)),
@@ -163,7 +184,12 @@ pub fn setup(credentials: Credentials) -> Setup {
     let fake = Fake::default();
     let (socket, server) = fake.serve(dir.path());
     let backend = Backend::new(Target::Unix(socket), MAX_MESSAGE_BYTES).unwrap();
-    Setup { fake, gateway: Gateway::new(backend, credentials), server, dir }
+    Setup {
+        fake,
+        gateway: Gateway::new(backend, credentials),
+        server,
+        dir,
+    }
 }
 
 const ARTIFACT: &str = "019aa3f0-c2b0-7d5e-8a4b-6c1d2e3f4a5b";
@@ -192,22 +218,31 @@ pub fn sample(operation: &str) -> Value {
     };
     let feature = |more: Value| {
         let mut block = json!({"enabled": true, "available": true});
-        block.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        block
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         block
     };
     match operation {
-        "store_context" => json!({"success": true, "context_id": 42, "thread_id": "t", "message": "stored", "version": 1, "revision": 9}),
+        "store_context" => {
+            json!({"success": true, "context_id": 42, "thread_id": "t", "message": "stored", "version": 1, "revision": 9})
+        }
         "store_context_batch" => batch(Value::Null),
         "update_context_batch" => batch(json!(["tags"])),
         "get_context_by_ids" => json!({"result": [entry], "revision": 9}),
         "update_context" => {
             json!({"success": true, "context_id": 42, "updated_fields": ["text_content"], "message": "updated", "version": 4, "revision": 9})
         }
-        "delete_context" => json!({"success": true, "deleted_count": 1, "message": "deleted", "revision": 9}),
+        "delete_context" => {
+            json!({"success": true, "deleted_count": 1, "message": "deleted", "revision": 9})
+        }
         "delete_context_batch" => {
             json!({"success": true, "deleted_count": 1, "criteria_used": ["source"], "message": "deleted", "revision": 9})
         }
-        "search_context" => json!({"results": [hit(Value::Null)], "count": 1, "stats": stats, "revision": 9}),
+        "search_context" => {
+            json!({"results": [hit(Value::Null)], "count": 1, "stats": stats, "revision": 9})
+        }
         "semantic_search_context" => {
             let scores = json!({"semantic_distance": 0.5, "semantic_rank": null});
             json!({"query": "q", "model": "m", "results": [hit(scores)], "count": 1, "stats": stats, "revision": 9})
@@ -223,9 +258,11 @@ pub fn sample(operation: &str) -> Value {
             json!({"query": "q", "fusion_method": "rrf", "search_modes_used": ["fts"], "fts_count": 1, "semantic_count": 0,
                 "results": [hit(scores)], "count": 1, "stats": stats, "warnings": ["w"], "revision": 9})
         }
-        "list_threads" => json!({"threads": [{"thread_id": "t", "entry_count": 2, "source_types": 2, "sources": {"user": 1, "agent": 1},
+        "list_threads" => {
+            json!({"threads": [{"thread_id": "t", "entry_count": 2, "source_types": 2, "sources": {"user": 1, "agent": 1},
             "multimodal_count": 1, "first_entry": "2026-11-21T10:00:00.000000Z", "last_entry": "2026-11-21T10:00:01.000000Z", "last_id": 42}],
-            "total_threads": 1, "revision": 9}),
+            "total_threads": 1, "revision": 9})
+        }
         "get_statistics" => {
             json!({"total_entries": 1, "by_source": {"user": 0, "agent": 1}, "by_content_type": {"text": 0, "multimodal": 1},
             "total_images": 1, "unique_tags": 2, "database_size_mb": 0.5, "connection_metrics": null,
@@ -244,8 +281,10 @@ pub fn sample(operation: &str) -> Value {
             json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {}, "created_at": CREATED,
             "updated_at": UPDATED}], "total": 1, "next_cursor": null, "revision": 9})
         }
-        "search_artifacts" => json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {},
-            "relevance_context": "Matched query: 't'", "created_at": CREATED}], "revision": 9}),
+        "search_artifacts" => {
+            json!({"result": [{"id": ARTIFACT, "title": "T", "content_preview": "# T", "metadata": {},
+            "relevance_context": "Matched query: 't'", "created_at": CREATED}], "revision": 9})
+        }
         "get_artifact" => {
             json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "created_at": CREATED, "updated_at": UPDATED,
                 "version": 2, "revision": 9})
@@ -254,9 +293,13 @@ pub fn sample(operation: &str) -> Value {
             json!({"id": ARTIFACT, "title": "T", "content": "# T", "metadata": {}, "created_at": CREATED, "updated_at": UPDATED,
                 "version": 2, "message": "Updated artifact: T", "revision": 9})
         }
-        "delete_artifact" => json!({"message": "Successfully deleted artifact", "artifact_id": ARTIFACT, "revision": 9}),
-        "list_artifact_versions" => json!({"artifact_id": ARTIFACT, "current_version": 2, "total_edits": 1, "recent_versions": [
-            {"version": 1, "title": "S", "updated_at": CREATED, "changes": []}], "revision": 9}),
+        "delete_artifact" => {
+            json!({"message": "Successfully deleted artifact", "artifact_id": ARTIFACT, "revision": 9})
+        }
+        "list_artifact_versions" => {
+            json!({"artifact_id": ARTIFACT, "current_version": 2, "total_edits": 1, "recent_versions": [
+            {"version": 1, "title": "S", "updated_at": CREATED, "changes": []}], "revision": 9})
+        }
         "get_artifact_version" => {
             json!({"version": 1, "title": "S", "content": "# S", "metadata": {}, "updated_at": CREATED, "revision": 9})
         }

@@ -30,7 +30,11 @@ async fn both_spellings_of_the_path_are_served_without_a_redirect() {
     for path in ["/mcp", "/mcp/"] {
         let mut request = post(LEGACY, &list());
         *request.uri_mut() = path.parse().unwrap();
-        assert_eq!(exchange(&router(&setup), request).await.0, StatusCode::OK, "{path}");
+        assert_eq!(
+            exchange(&router(&setup), request).await.0,
+            StatusCode::OK,
+            "{path}"
+        );
     }
 }
 
@@ -40,29 +44,62 @@ async fn initialize_and_every_revision_are_answered_in_plain_json_without_a_sess
     for era in ERAS {
         let Era::Legacy(version) = era else { continue };
         let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
-        let response = router(&setup).oneshot(post(era, &era.request(1, "initialize", params))).await.unwrap();
+        let response = router(&setup)
+            .oneshot(post(era, &era.request(1, "initialize", params)))
+            .await
+            .unwrap();
         assert_eq!(response.headers()["content-type"], "application/json");
         assert!(response.headers().get("mcp-session-id").is_none());
-        let body = axum::body::to_bytes(response.into_body(), MAX_MESSAGE_BYTES).await.unwrap();
+        let body = axum::body::to_bytes(response.into_body(), MAX_MESSAGE_BYTES)
+            .await
+            .unwrap();
         let reply: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(reply["result"]["protocolVersion"], version);
         assert!(reply["result"]["instructions"].as_str().unwrap().len() < 2000);
     }
-    let (status, reply) = exchange(&router(&setup), post(Era::Modern, &Era::Modern.request(1, "server/discover", json!({})))).await;
-    assert_eq!((status, reply["result"]["supportedVersions"].as_array().unwrap().len()), (StatusCode::OK, 5));
+    let (status, reply) = exchange(
+        &router(&setup),
+        post(
+            Era::Modern,
+            &Era::Modern.request(1, "server/discover", json!({})),
+        ),
+    )
+    .await;
+    assert_eq!(
+        (
+            status,
+            reply["result"]["supportedVersions"]
+                .as_array()
+                .unwrap()
+                .len()
+        ),
+        (StatusCode::OK, 5)
+    );
 }
 
 #[tokio::test]
 async fn a_client_that_accepts_json_alone_anything_or_nothing_in_particular_is_served() {
     let setup = setup(Credentials::Callers);
-    for accept in ["application/json", "*/*", "application/json, text/event-stream"] {
-        let (status, _) = exchange(&router(&setup), with(post(LEGACY, &list()), "accept", accept)).await;
+    for accept in [
+        "application/json",
+        "*/*",
+        "application/json, text/event-stream",
+    ] {
+        let (status, _) = exchange(
+            &router(&setup),
+            with(post(LEGACY, &list()), "accept", accept),
+        )
+        .await;
         assert_eq!(status, StatusCode::OK, "{accept}");
     }
     let mut request = post(LEGACY, &list());
     request.headers_mut().remove("accept");
     assert_eq!(exchange(&router(&setup), request).await.0, StatusCode::OK);
-    let (status, _) = exchange(&router(&setup), with(post(LEGACY, &list()), "accept", "text/html")).await;
+    let (status, _) = exchange(
+        &router(&setup),
+        with(post(LEGACY, &list()), "accept", "text/html"),
+    )
+    .await;
     assert_eq!(status, StatusCode::NOT_ACCEPTABLE);
 }
 
@@ -80,44 +117,100 @@ async fn foreign_hosts_and_origins_are_refused_and_configured_ones_served() {
         ("origin", "http://localhost:9999", StatusCode::FORBIDDEN),
         ("origin", "null", StatusCode::FORBIDDEN),
     ] {
-        assert_eq!(exchange(&router, with(post(LEGACY, &list()), name, value)).await.0, expected, "{name}: {value}");
+        assert_eq!(
+            exchange(&router, with(post(LEGACY, &list()), name, value))
+                .await
+                .0,
+            expected,
+            "{name}: {value}"
+        );
     }
     let preflight = |origin: &str| {
         Request::options("/mcp")
             .header("host", "localhost:7421")
             .header("origin", origin)
             .header("access-control-request-method", "POST")
-            .header("access-control-request-headers", "content-type,mcp-protocol-version")
+            .header(
+                "access-control-request-headers",
+                "content-type,mcp-protocol-version",
+            )
             .body(Body::empty())
             .unwrap()
     };
-    let allowed = router.clone().oneshot(preflight("https://app.example")).await.unwrap();
-    assert_eq!(allowed.headers()["access-control-allow-origin"], "https://app.example");
-    let refused = router.clone().oneshot(preflight("https://evil.example")).await.unwrap();
-    assert!(refused.headers().get("access-control-allow-origin").is_none());
+    let allowed = router
+        .clone()
+        .oneshot(preflight("https://app.example"))
+        .await
+        .unwrap();
+    assert_eq!(
+        allowed.headers()["access-control-allow-origin"],
+        "https://app.example"
+    );
+    let refused = router
+        .clone()
+        .oneshot(preflight("https://evil.example"))
+        .await
+        .unwrap();
+    assert!(
+        refused
+            .headers()
+            .get("access-control-allow-origin")
+            .is_none()
+    );
 }
 
 #[tokio::test]
 async fn the_callers_authorization_reaches_the_service_and_nobody_elses_does() {
     let setup = setup(Credentials::Callers);
-    let call = LEGACY.request(1, "tools/call", json!({"name": "list_threads", "arguments": {}}));
-    exchange(&router(&setup), with(post(LEGACY, &call), "authorization", "Bearer sk_prod_x")).await;
+    let call = LEGACY.request(
+        1,
+        "tools/call",
+        json!({"name": "list_threads", "arguments": {}}),
+    );
+    exchange(
+        &router(&setup),
+        with(post(LEGACY, &call), "authorization", "Bearer sk_prod_x"),
+    )
+    .await;
     exchange(&router(&setup), post(LEGACY, &call)).await;
-    let seen: Vec<_> = setup.fake.seen().into_iter().filter(|seen| seen.operation == "list_threads").collect();
-    assert_eq!(seen[0].metadata.get("authorization").unwrap(), "Bearer sk_prod_x");
+    let seen: Vec<_> = setup
+        .fake
+        .seen()
+        .into_iter()
+        .filter(|seen| seen.operation == "list_threads")
+        .collect();
+    assert_eq!(
+        seen[0].metadata.get("authorization").unwrap(),
+        "Bearer sk_prod_x"
+    );
     assert!(seen[1].metadata.get("authorization").is_none());
 }
 
 #[tokio::test]
 async fn unreadable_bodies_are_json_rpc_errors() {
     let setup = setup(Credentials::Callers);
-    for (body, code) in [("{\"jsonrpc\": ", -32700), ("", -32700), ("\u{0}", -32700), ("[]", -32600), ("{}", -32600), ("5", -32600)] {
+    for (body, code) in [
+        ("{\"jsonrpc\": ", -32700),
+        ("", -32700),
+        ("\u{0}", -32700),
+        ("[]", -32600),
+        ("{}", -32600),
+        ("5", -32600),
+    ] {
         let mut request = post(LEGACY, &list());
         *request.body_mut() = Body::from(body);
         let (status, reply) = exchange(&router(&setup), request).await;
-        assert_eq!((status, reply["error"]["code"].as_i64()), (StatusCode::BAD_REQUEST, Some(code)), "{body:?} {reply}");
+        assert_eq!(
+            (status, reply["error"]["code"].as_i64()),
+            (StatusCode::BAD_REQUEST, Some(code)),
+            "{body:?} {reply}"
+        );
     }
-    let (status, _) = exchange(&router(&setup), with(post(LEGACY, &list()), "content-type", "text/plain")).await;
+    let (status, _) = exchange(
+        &router(&setup),
+        with(post(LEGACY, &list()), "content-type", "text/plain"),
+    )
+    .await;
     assert_eq!(status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }
 
@@ -126,20 +219,31 @@ async fn a_body_over_the_limit_is_refused() {
     let setup = setup(Credentials::Callers);
     let mut request = post(LEGACY, &list());
     *request.body_mut() = Body::from(vec![b' '; MAX_MESSAGE_BYTES + 1]);
-    assert_eq!(exchange(&router(&setup), request).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(
+        exchange(&router(&setup), request).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
 }
 
 #[tokio::test]
 async fn health_says_alive_always_and_ready_only_with_the_service() {
     let mut setup = setup(Credentials::Callers);
     let router = router(&setup);
-    let get = |path: &str| Request::get(path).header("host", "probe").body(Body::empty()).unwrap();
+    let get = |path: &str| {
+        Request::get(path)
+            .header("host", "probe")
+            .body(Body::empty())
+            .unwrap()
+    };
     assert_eq!(exchange(&router, get("/healthz")).await.0, StatusCode::OK);
     assert_eq!(exchange(&router, get("/readyz")).await.0, StatusCode::OK);
     setup.server.kill();
     std::fs::remove_file(setup.dir.path().join("service.sock")).unwrap();
     assert_eq!(exchange(&router, get("/healthz")).await.0, StatusCode::OK);
-    assert_eq!(exchange(&router, get("/readyz")).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        exchange(&router, get("/readyz")).await.0,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
 }
 
 #[tokio::test]
@@ -147,7 +251,11 @@ async fn a_client_that_disconnects_takes_its_call_with_it() {
     let setup = setup(Credentials::Callers);
     setup.fake.behave(Behaviour::Hang);
     for era in [LEGACY, Era::Modern] {
-        let call = era.request(1, "tools/call", json!({"name": "list_threads", "arguments": {}}));
+        let call = era.request(
+            1,
+            "tools/call",
+            json!({"name": "list_threads", "arguments": {}}),
+        );
         let waiting = tokio::spawn(router(&setup).oneshot(post(era, &call)));
         setup.fake.arrived().await;
         waiting.abort();
@@ -166,18 +274,39 @@ async fn other_methods_are_not_allowed_and_other_paths_not_found() {
             .header("accept", "text/event-stream")
             .body(Body::empty())
             .unwrap();
-        assert_eq!(exchange(&router(&setup), request).await.0, StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(
+            exchange(&router(&setup), request).await.0,
+            StatusCode::METHOD_NOT_ALLOWED,
+            "{method}"
+        );
     }
-    let request = Request::get("/nothing").header("host", "localhost").body(Body::empty()).unwrap();
-    assert_eq!(exchange(&router(&setup), request).await.0, StatusCode::NOT_FOUND);
+    let request = Request::get("/nothing")
+        .header("host", "localhost")
+        .body(Body::empty())
+        .unwrap();
+    assert_eq!(
+        exchange(&router(&setup), request).await.0,
+        StatusCode::NOT_FOUND
+    );
 }
 
 #[tokio::test]
 async fn a_modern_request_whose_headers_contradict_its_body_is_refused() {
     let setup = setup(Credentials::Callers);
-    let call = Era::Modern.request(1, "tools/call", json!({"name": "list_threads", "arguments": {}}));
-    let (status, reply) = exchange(&router(&setup), with(post(Era::Modern, &call), "mcp-name", "delete_context")).await;
-    assert_eq!((status, reply["error"]["code"].as_i64()), (StatusCode::BAD_REQUEST, Some(-32020)));
+    let call = Era::Modern.request(
+        1,
+        "tools/call",
+        json!({"name": "list_threads", "arguments": {}}),
+    );
+    let (status, reply) = exchange(
+        &router(&setup),
+        with(post(Era::Modern, &call), "mcp-name", "delete_context"),
+    )
+    .await;
+    assert_eq!(
+        (status, reply["error"]["code"].as_i64()),
+        (StatusCode::BAD_REQUEST, Some(-32020))
+    );
     assert!(setup.fake.seen().is_empty());
 }
 
@@ -185,23 +314,48 @@ async fn a_modern_request_whose_headers_contradict_its_body_is_refused() {
 async fn a_body_that_breaks_off_is_the_callers_fault() {
     let setup = setup(Credentials::Callers);
     let (parts, _) = post(LEGACY, &list()).into_parts();
-    let pieces = [Ok("{\"jsonrpc\": "), Err(std::io::Error::other("connection reset"))];
+    let pieces = [
+        Ok("{\"jsonrpc\": "),
+        Err(std::io::Error::other("connection reset")),
+    ];
     let request = Request::from_parts(parts, Body::from_stream(futures::stream::iter(pieces)));
     let (status, reply) = exchange(&router(&setup), request).await;
-    assert_eq!((status, &reply["error"]["code"]), (StatusCode::BAD_REQUEST, &json!(-32700)));
+    assert_eq!(
+        (status, &reply["error"]["code"]),
+        (StatusCode::BAD_REQUEST, &json!(-32700))
+    );
 }
 
 #[tokio::test]
 async fn a_message_that_must_not_be_parsed_is_refused_with_its_id() {
     let setup = setup(Credentials::Callers);
-    let call = LEGACY.request(7, "tools/call", json!({"name": "store_context", "arguments": {"metadata": {"list": vec![0; 1_100_000]}}}));
+    let call = LEGACY.request(
+        7,
+        "tools/call",
+        json!({"name": "store_context", "arguments": {"metadata": {"list": vec![0; 1_100_000]}}}),
+    );
     let (status, reply) = exchange(&router(&setup), post(LEGACY, &call)).await;
-    assert_eq!((status, reply["id"].as_u64(), reply["error"]["code"].as_i64()), (StatusCode::OK, Some(7), Some(-32600)));
+    assert_eq!(
+        (
+            status,
+            reply["id"].as_u64(),
+            reply["error"]["code"].as_i64()
+        ),
+        (StatusCode::OK, Some(7), Some(-32600))
+    );
     let mut request = post(LEGACY, &list());
-    *request.body_mut() = Body::from("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":{\"n\":18446744073709551616}}");
+    *request.body_mut() = Body::from(
+        "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":{\"n\":18446744073709551616}}",
+    );
     let (status, reply) = exchange(&router(&setup), request).await;
     assert_eq!((status, reply["id"].as_u64()), (StatusCode::OK, Some(7)));
-    assert!(reply["error"]["message"].as_str().unwrap().contains("18446744073709551616"), "{reply}");
+    assert!(
+        reply["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("18446744073709551616"),
+        "{reply}"
+    );
     assert!(setup.fake.seen().is_empty());
 }
 
@@ -219,13 +373,26 @@ async fn the_stop_closes_idle_connections_and_ends_subscriptions() {
         max_message_bytes: MAX_MESSAGE_BYTES,
     };
     let app = app(setup.gateway.clone(), &config, budget(), stop.clone());
-    let serving = tokio::spawn(serve(listener, app, ConnectionLimits::default(), stop.clone()));
+    let serving = tokio::spawn(serve(
+        listener,
+        app,
+        ConnectionLimits::default(),
+        stop.clone(),
+    ));
     let mut idle = tokio::net::TcpStream::connect(address).await.unwrap();
-    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
     let mut start = [0; 15];
     idle.read_exact(&mut start).await.unwrap();
     assert_eq!(&start, b"HTTP/1.1 200 OK");
-    let listen = Era::Modern.request(1, "subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})).to_string();
+    let listen = Era::Modern
+        .request(
+            1,
+            "subscriptions/listen",
+            json!({"notifications": {"toolsListChanged": true}}),
+        )
+        .to_string();
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!(
         "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nmcp-protocol-version: 2026-07-28\r\n\
@@ -235,7 +402,12 @@ async fn the_stop_closes_idle_connections_and_ends_subscriptions() {
     stream.write_all((head + &listen).as_bytes()).await.unwrap();
     let mut seen = Vec::new();
     while !String::from_utf8_lossy(&seen).contains("acknowledged") {
-        assert_ne!(stream.read_buf(&mut seen).await.unwrap(), 0, "{}", String::from_utf8_lossy(&seen));
+        assert_ne!(
+            stream.read_buf(&mut seen).await.unwrap(),
+            0,
+            "{}",
+            String::from_utf8_lossy(&seen)
+        );
     }
     stop.cancel();
     serving.await.unwrap().unwrap();
@@ -253,8 +425,16 @@ async fn every_request_that_cannot_be_read_is_answered_with_its_id_and_not_by_a_
         let mut request = post(LEGACY, &list());
         *request.body_mut() = Body::from(message);
         let (status, reply) = exchange(&router, request).await;
-        let seen = (status, reply["id"].as_str(), reply["error"]["code"].as_i64());
-        assert_eq!(seen, (StatusCode::OK, Some("ID"), Some(code)), "{message}\n{reply}");
+        let seen = (
+            status,
+            reply["id"].as_str(),
+            reply["error"]["code"].as_i64(),
+        );
+        assert_eq!(
+            seen,
+            (StatusCode::OK, Some("ID"), Some(code)),
+            "{message}\n{reply}"
+        );
     }
     assert!(setup.fake.seen().is_empty());
 }
@@ -264,13 +444,24 @@ async fn a_revision_without_initialize_answers_it_as_an_unknown_method() {
     let setup = setup(Credentials::Callers);
     let router = router(&setup);
     let mut request = with(post(LEGACY, &list()), "mcp-protocol-version", "2026-07-28");
-    request.headers_mut().insert("mcp-method", "initialize".parse().unwrap());
+    request
+        .headers_mut()
+        .insert("mcp-method", "initialize".parse().unwrap());
     let meta = json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}});
-    let message = json!({"jsonrpc": "2.0", "id": "ID", "method": "initialize", "params": {"_meta": meta}});
+    let message =
+        json!({"jsonrpc": "2.0", "id": "ID", "method": "initialize", "params": {"_meta": meta}});
     *request.body_mut() = Body::from(message.to_string());
     let (status, reply) = exchange(&router, request).await;
-    let seen = (status, reply["id"].as_str(), reply["error"]["code"].as_i64());
-    assert_eq!(seen, (StatusCode::NOT_FOUND, Some("ID"), Some(-32601)), "{reply}");
+    let seen = (
+        status,
+        reply["id"].as_str(),
+        reply["error"]["code"].as_i64(),
+    );
+    assert_eq!(
+        seen,
+        (StatusCode::NOT_FOUND, Some("ID"), Some(-32601)),
+        "{reply}"
+    );
 }
 
 /// A body of so many MiB in chunks, and how many of them were taken.
@@ -284,7 +475,11 @@ fn chunks(count: usize) -> (Body, std::sync::Arc<std::sync::atomic::AtomicUsize>
     (Body::from_stream(chunks), taken)
 }
 
-fn router_with(setup: &crate::fake::Setup, budget: std::sync::Arc<Budget>, guarded_as: Option<Guarded>) -> axum::Router {
+fn router_with(
+    setup: &crate::fake::Setup,
+    budget: std::sync::Arc<Budget>,
+    guarded_as: Option<Guarded>,
+) -> axum::Router {
     let config = HttpConfig {
         listen: "127.0.0.1:7421".parse().unwrap(),
         allowed_hosts: vec![],
@@ -292,16 +487,26 @@ fn router_with(setup: &crate::fake::Setup, budget: std::sync::Arc<Budget>, guard
         guarded_as,
         max_message_bytes: MAX_MESSAGE_BYTES,
     };
-    app(setup.gateway.clone(), &config, budget, tokio_util::sync::CancellationToken::new())
+    app(
+        setup.gateway.clone(),
+        &config,
+        budget,
+        tokio_util::sync::CancellationToken::new(),
+    )
 }
 
 fn guarded(setup: &crate::fake::Setup, budget: std::sync::Arc<Budget>) -> axum::Router {
-    let guarded_as = Guarded { resource: "http://127.0.0.1:7421/mcp".into(), issuer: None, scope_prefix: String::new() };
+    let guarded_as = Guarded {
+        resource: "http://127.0.0.1:7421/mcp".into(),
+        issuer: None,
+        scope_prefix: String::new(),
+    };
     router_with(setup, budget, Some(guarded_as))
 }
 
 #[tokio::test]
-async fn nothing_is_read_from_a_caller_without_a_key_and_little_from_one_whom_the_service_cannot_name() {
+async fn nothing_is_read_from_a_caller_without_a_key_and_little_from_one_whom_the_service_cannot_name()
+ {
     let mut setup = setup(Credentials::Callers);
     setup.server.kill();
     let budget = budget();
@@ -311,26 +516,48 @@ async fn nothing_is_read_from_a_caller_without_a_key_and_little_from_one_whom_th
     assert_eq!(exchange(&router, request).await.0, StatusCode::UNAUTHORIZED);
     assert_eq!(taken.load(std::sync::atomic::Ordering::Relaxed), 0);
     let (body, taken) = chunks(50);
-    let request = with(post(LEGACY, &list()).map(|_| body), "authorization", "Bearer sk_prod_garbage");
+    let request = with(
+        post(LEGACY, &list()).map(|_| body),
+        "authorization",
+        "Bearer sk_prod_garbage",
+    );
     let response = router.clone().oneshot(request).await.unwrap();
-    assert_eq!((response.status(), response.headers()["retry-after"].to_str().unwrap()), (StatusCode::SERVICE_UNAVAILABLE, "1"));
+    assert_eq!(
+        (
+            response.status(),
+            response.headers()["retry-after"].to_str().unwrap()
+        ),
+        (StatusCode::SERVICE_UNAVAILABLE, "1")
+    );
     let share = budget.total() / 16;
     assert!(taken.load(std::sync::atomic::Ordering::Relaxed) <= share / 1024 / 1024 + 1);
     drop(response);
     assert_eq!(budget.used(), 0);
     // What is small is served: the tools are listed while the service is away.
-    let request = with(post(LEGACY, &list()), "authorization", "Bearer sk_prod_garbage");
+    let request = with(
+        post(LEGACY, &list()),
+        "authorization",
+        "Bearer sk_prod_garbage",
+    );
     assert_eq!(exchange(&router, request).await.0, StatusCode::OK);
 }
 
 #[tokio::test]
-async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_announced_one_takes_nothing() {
+async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_announced_one_takes_nothing()
+ {
     let setup = setup(Credentials::Callers);
     let budget = budget();
     let router = router_with(&setup, budget.clone(), None);
     let (body, taken) = chunks(1);
-    let request = with(post(LEGACY, &list()).map(|_| body), "content-length", &(MAX_MESSAGE_BYTES + 1).to_string());
-    assert_eq!(exchange(&router, request).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    let request = with(
+        post(LEGACY, &list()).map(|_| body),
+        "content-length",
+        &(MAX_MESSAGE_BYTES + 1).to_string(),
+    );
+    assert_eq!(
+        exchange(&router, request).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
     assert_eq!(taken.load(std::sync::atomic::Ordering::Relaxed), 0);
     // Announced in full, and never sent.
     let arrived = std::sync::Arc::new(tokio::sync::Notify::new());
@@ -339,7 +566,11 @@ async fn a_length_beyond_the_limit_is_refused_before_a_byte_is_read_and_an_annou
         notify.notify_one();
         std::task::Poll::<Option<Result<Vec<u8>, std::io::Error>>>::Pending
     }));
-    let request = with(post(LEGACY, &list()).map(|_| body), "content-length", &MAX_MESSAGE_BYTES.to_string());
+    let request = with(
+        post(LEGACY, &list()).map(|_| body),
+        "content-length",
+        &MAX_MESSAGE_BYTES.to_string(),
+    );
     let waiting = tokio::spawn(router.clone().oneshot(request));
     arrived.notified().await;
     assert_eq!(budget.used(), 0);
@@ -351,18 +582,34 @@ async fn a_reply_for_which_there_is_no_room_is_an_error_that_says_so() {
     let setup = setup(Credentials::Callers);
     let budget = Budget::new(1024 * 1024);
     let router = router_with(&setup, budget.clone(), None);
-    let call = LEGACY.request(1, "tools/call", json!({"name": "get_context_by_ids", "arguments": {"context_ids": [42]}}));
+    let call = LEGACY.request(
+        1,
+        "tools/call",
+        json!({"name": "get_context_by_ids", "arguments": {"context_ids": [42]}}),
+    );
     let (status, reply) = exchange(&router, post(LEGACY, &call)).await;
-    assert_eq!((status, &reply["result"]["isError"]), (StatusCode::OK, &json!(false)));
+    assert_eq!(
+        (status, &reply["result"]["isError"]),
+        (StatusCode::OK, &json!(false))
+    );
     // Room for the request and 100 bytes.
     let text = call.to_string();
     let request = text.len() * 3 + text.matches(['{', '[', ',']).count() * 260;
     let rest = budget.enter(Caller::Anyone).unwrap();
     rest.grow(budget.total() / 16 * 15 - request - 100).unwrap();
     let (status, reply) = exchange(&router, post(LEGACY, &call)).await;
-    let error: Value = serde_json::from_str(reply["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
-    assert_eq!((status, &reply["result"]["isError"], &error["reason"]), (StatusCode::OK, &json!(true), &json!("OVERLOADED")));
-    assert_eq!(setup.fake.seen().len(), 3, "a read that was answered is not tried again: {:?}", setup.fake.seen());
+    let error: Value =
+        serde_json::from_str(reply["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        (status, &reply["result"]["isError"], &error["reason"]),
+        (StatusCode::OK, &json!(true), &json!("OVERLOADED"))
+    );
+    assert_eq!(
+        setup.fake.seen().len(),
+        3,
+        "a read that was answered is not tried again: {:?}",
+        setup.fake.seen()
+    );
     drop(rest);
     assert_eq!(budget.used(), 0);
 }
@@ -371,7 +618,12 @@ async fn a_reply_for_which_there_is_no_room_is_an_error_that_says_so() {
 async fn listening(app: axum::Router, limits: ConnectionLimits) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, app, limits, tokio_util::sync::CancellationToken::new()));
+    tokio::spawn(serve(
+        listener,
+        app,
+        limits,
+        tokio_util::sync::CancellationToken::new(),
+    ));
     address
 }
 
@@ -380,7 +632,9 @@ fn small() -> axum::Router {
 }
 
 async fn asks(stream: &mut tokio::net::TcpStream) -> std::io::Result<String> {
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await?;
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await?;
     let mut seen = Vec::new();
     while !seen.ends_with(b"hello") {
         if stream.read_buf(&mut seen).await? == 0 {
@@ -392,7 +646,11 @@ async fn asks(stream: &mut tokio::net::TcpStream) -> std::io::Result<String> {
 
 #[tokio::test]
 async fn silent_connections_make_way_for_those_that_ask() {
-    let limits = ConnectionLimits { connections: 8, per_address: 4, ..ConnectionLimits::default() };
+    let limits = ConnectionLimits {
+        connections: 8,
+        per_address: 4,
+        ..ConnectionLimits::default()
+    };
     let address = listening(small(), limits).await;
     let mut silent = Vec::new();
     for _ in 0..20 {
@@ -415,12 +673,19 @@ async fn an_address_whose_connections_are_all_in_work_gets_no_more_and_the_other
             std::future::pending::<()>().await;
         }),
     );
-    let limits = ConnectionLimits { connections: 8, per_address: 4, ..ConnectionLimits::default() };
+    let limits = ConnectionLimits {
+        connections: 8,
+        per_address: 4,
+        ..ConnectionLimits::default()
+    };
     let address = listening(slow, limits).await;
     let mut busy = Vec::new();
     for _ in 0..4 {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        stream.write_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+        stream
+            .write_all(b"GET /slow HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            .await
+            .unwrap();
         busy.push(stream);
     }
     let _all = started.acquire_many(4).await.unwrap();
@@ -434,9 +699,18 @@ async fn an_address_whose_connections_are_all_in_work_gets_no_more_and_the_other
 
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed_whatever_it_began() {
-    let limits = ConnectionLimits { idle: std::time::Duration::from_millis(200), ..ConnectionLimits::default() };
+    let limits = ConnectionLimits {
+        idle: std::time::Duration::from_millis(200),
+        ..ConnectionLimits::default()
+    };
     let address = listening(small(), limits).await;
-    for begun in ["", "GET / HT", "GET / HTTP/1.1\r\nhost: loc", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+    for begun in [
+        "",
+        "GET / HT",
+        "GET / HTTP/1.1\r\nhost: loc",
+        "PRI * HTTP/2.0\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
         let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
         stream.write_all(begun.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
@@ -449,7 +723,10 @@ async fn a_connection_without_a_request_is_closed_whatever_it_began() {
 async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all() {
     const LENGTH: usize = 64 * 1024 * 1024;
     let big = small().route("/big", axum::routing::get(|| async { vec![b'x'; LENGTH] }));
-    let limits = ConnectionLimits { reply: std::time::Duration::from_millis(500), ..ConnectionLimits::default() };
+    let limits = ConnectionLimits {
+        reply: std::time::Duration::from_millis(500),
+        ..ConnectionLimits::default()
+    };
     let address = listening(big, limits).await;
     let ask = b"GET /big HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let mut stuck = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -467,15 +744,32 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_one_that_reads_gets_all
 
 #[tokio::test]
 async fn a_peer_on_http_2_that_gives_a_reply_no_room_is_cut() {
-    let big = small().route("/big", axum::routing::get(|| async { vec![b'x'; 1024 * 1024] }));
-    let limits = ConnectionLimits { reply: std::time::Duration::from_millis(500), ..ConnectionLimits::default() };
+    let big = small().route(
+        "/big",
+        axum::routing::get(|| async { vec![b'x'; 1024 * 1024] }),
+    );
+    let limits = ConnectionLimits {
+        reply: std::time::Duration::from_millis(500),
+        ..ConnectionLimits::default()
+    };
     let address = listening(big, limits).await;
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let mut builder = h2::client::Builder::new();
-    let (client, connection) = builder.initial_window_size(0).handshake::<_, bytes::Bytes>(stream).await.unwrap();
+    let (client, connection) = builder
+        .initial_window_size(0)
+        .handshake::<_, bytes::Bytes>(stream)
+        .await
+        .unwrap();
     let connection = tokio::spawn(connection);
-    let request = Request::get(format!("http://{address}/big")).body(()).unwrap();
-    let (response, _) = client.ready().await.unwrap().send_request(request, true).unwrap();
+    let request = Request::get(format!("http://{address}/big"))
+        .body(())
+        .unwrap();
+    let (response, _) = client
+        .ready()
+        .await
+        .unwrap()
+        .send_request(request, true)
+        .unwrap();
     let response = response.await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     // It answers pings, and would for ever.

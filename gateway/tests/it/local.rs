@@ -9,7 +9,14 @@ use context_gateway::local::LocalService;
 /// A program that stands in for the service: it notes each start, then listens on the socket it was told.
 fn stand_in(dir: &Path, body: &str) -> std::path::PathBuf {
     let path = dir.join("context-service");
-    std::fs::write(&path, format!("#!/bin/sh\necho started >> '{}'\n{body}\n", dir.join("starts").display())).unwrap();
+    std::fs::write(
+        &path,
+        format!(
+            "#!/bin/sh\necho started >> '{}'\n{body}\n",
+            dir.join("starts").display()
+        ),
+    )
+    .unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     path
 }
@@ -30,7 +37,10 @@ except TimeoutError:
 ' "$@""#;
 
 fn starts(dir: &Path) -> usize {
-    std::fs::read_to_string(dir.join("starts")).unwrap_or_default().lines().count()
+    std::fs::read_to_string(dir.join("starts"))
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 #[tokio::test]
@@ -38,7 +48,11 @@ async fn many_gateways_start_one_detached_service() {
     let dir = tempfile::tempdir().unwrap();
     let command = stand_in(dir.path(), LISTEN);
     let socket = dir.path().join("run/service.sock");
-    let service = Arc::new(LocalService::with_command(&dir.path().join("a.db"), Some(socket.clone()), command));
+    let service = Arc::new(LocalService::with_command(
+        &dir.path().join("a.db"),
+        Some(socket.clone()),
+        command,
+    ));
     let connecting: Vec<_> = (0..8)
         .map(|_| {
             let service = service.clone();
@@ -49,35 +63,65 @@ async fn many_gateways_start_one_detached_service() {
         task.await.unwrap().unwrap();
     }
     assert_eq!(starts(dir.path()), 1);
-    assert_eq!(std::fs::read_to_string(socket.with_extension("sock.session")).unwrap(), "True", "it has a session of its own");
+    assert_eq!(
+        std::fs::read_to_string(socket.with_extension("sock.session")).unwrap(),
+        "True",
+        "it has a session of its own"
+    );
 }
 
 #[tokio::test]
 async fn a_service_that_cannot_start_is_reported_in_its_own_words() {
     let dir = tempfile::tempdir().unwrap();
-    let command = stand_in(dir.path(), "echo 'the database is from a newer version' >&2; exit 3");
-    let service = LocalService::with_command(&dir.path().join("a.db"), Some(dir.path().join("service.sock")), command);
+    let command = stand_in(
+        dir.path(),
+        "echo 'the database is from a newer version' >&2; exit 3",
+    );
+    let service = LocalService::with_command(
+        &dir.path().join("a.db"),
+        Some(dir.path().join("service.sock")),
+        command,
+    );
     let error = service.connect().await.unwrap_err().to_string();
-    assert!(error.contains("the database is from a newer version"), "{error}");
+    assert!(
+        error.contains("the database is from a newer version"),
+        "{error}"
+    );
     assert!(error.contains("service.log"), "{error}");
 }
 
 #[tokio::test]
 async fn a_missing_program_is_named_with_the_way_out() {
     let dir = tempfile::tempdir().unwrap();
-    let service =
-        LocalService::with_command(&dir.path().join("a.db"), Some(dir.path().join("service.sock")), dir.path().join("no-such-program"));
+    let service = LocalService::with_command(
+        &dir.path().join("a.db"),
+        Some(dir.path().join("service.sock")),
+        dir.path().join("no-such-program"),
+    );
     let error = service.connect().await.unwrap_err().to_string();
-    assert!(error.contains("no-such-program") && error.contains("CONTEXT_BACKEND"), "{error}");
+    assert!(
+        error.contains("no-such-program") && error.contains("CONTEXT_BACKEND"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn the_log_is_private() {
     let dir = tempfile::tempdir().unwrap();
     let command = stand_in(dir.path(), "exit 1");
-    let service = LocalService::with_command(&dir.path().join("a.db"), Some(dir.path().join("service.sock")), command);
+    let service = LocalService::with_command(
+        &dir.path().join("a.db"),
+        Some(dir.path().join("service.sock")),
+        command,
+    );
     service.connect().await.unwrap_err();
-    assert_eq!(std::fs::metadata(dir.path().join("service.log")).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(dir.path().join("service.log"))
+            .unwrap()
+            .mode()
+            & 0o777,
+        0o600
+    );
 }
 
 #[test]

@@ -6,7 +6,9 @@ use axum::http::{Request, StatusCode};
 use context_gateway::http::{HttpConfig, app};
 use context_gateway::memory::Budget;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -21,8 +23,13 @@ pub enum Era {
     Modern,
 }
 
-pub const ERAS: [Era; 5] =
-    [Era::Legacy("2024-11-05"), Era::Legacy("2025-03-26"), Era::Legacy("2025-06-18"), Era::Legacy("2025-11-25"), Era::Modern];
+pub const ERAS: [Era; 5] = [
+    Era::Legacy("2024-11-05"),
+    Era::Legacy("2025-03-26"),
+    Era::Legacy("2025-06-18"),
+    Era::Legacy("2025-11-25"),
+    Era::Modern,
+];
 
 impl Era {
     pub fn request(self, id: u64, method: &str, mut params: Value) -> Value {
@@ -42,7 +49,12 @@ pub fn router(setup: &Setup) -> Router {
         guarded_as: None,
         max_message_bytes: MAX_MESSAGE_BYTES,
     };
-    app(setup.gateway.clone(), &config, budget(), CancellationToken::new())
+    app(
+        setup.gateway.clone(),
+        &config,
+        budget(),
+        CancellationToken::new(),
+    )
 }
 
 /// Memory for one message of the largest size.
@@ -60,17 +72,50 @@ pub const UNREADABLE: [(&str, i64); 13] = [
         r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":-9223372036854775809}}}"#,
         -32600,
     ),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":1e999}}}"#, -32600),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":"\ud800"}}}"#, -32600),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":[]}}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":5,"arguments":{}}}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"arguments":{}}}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":["list_threads"]}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":"list_threads"}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call"}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"resources/read","params":{"uri":7}}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"prompts/get","params":{"name":"recall","arguments":[]}}"#, -32602),
-    (r#"{"jsonrpc":"2.0","id":"ID","method":"tools/cull","params":[]}"#, -32602),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":1e999}}}"#,
+        -32600,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":{"n":"\ud800"}}}"#,
+        -32600,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":"list_threads","arguments":[]}}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"name":5,"arguments":{}}}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":{"arguments":{}}}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":["list_threads"]}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call","params":"list_threads"}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/call"}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"resources/read","params":{"uri":7}}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"prompts/get","params":{"name":"recall","arguments":[]}}"#,
+        -32602,
+    ),
+    (
+        r#"{"jsonrpc":"2.0","id":"ID","method":"tools/cull","params":[]}"#,
+        -32602,
+    ),
 ];
 
 /// A POST to `/mcp` as this era sends it.
@@ -82,8 +127,13 @@ pub fn post(era: Era, message: &Value) -> Request<Body> {
     match era {
         Era::Legacy(version) => request = request.header("mcp-protocol-version", version),
         Era::Modern => {
-            request = request.header("mcp-protocol-version", "2026-07-28").header("mcp-method", message["method"].as_str().unwrap());
-            if let Some(name) = message["params"]["name"].as_str().or(message["params"]["uri"].as_str()) {
+            request = request
+                .header("mcp-protocol-version", "2026-07-28")
+                .header("mcp-method", message["method"].as_str().unwrap());
+            if let Some(name) = message["params"]["name"]
+                .as_str()
+                .or(message["params"]["uri"].as_str())
+            {
                 request = request.header("mcp-name", name);
             }
         }
@@ -95,8 +145,13 @@ pub fn post(era: Era, message: &Value) -> Request<Body> {
 pub async fn exchange(router: &Router, request: Request<Body>) -> (StatusCode, Value) {
     let response = router.clone().oneshot(request).await.unwrap();
     let status = response.status();
-    let body = axum::body::to_bytes(response.into_body(), MAX_MESSAGE_BYTES).await.unwrap();
-    (status, serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body))))
+    let body = axum::body::to_bytes(response.into_body(), MAX_MESSAGE_BYTES)
+        .await
+        .unwrap();
+    (
+        status,
+        serde_json::from_slice(&body).unwrap_or_else(|_| json!(String::from_utf8_lossy(&body))),
+    )
 }
 
 /// A client at the other end of a gateway's stdin and stdout.
@@ -124,15 +179,29 @@ impl Pipe {
             budget(),
             stop.clone(),
         ));
-        let mut pipe = Self { lines: BufReader::new(reader).lines(), writer, serving, stop, next: 0, era };
+        let mut pipe = Self {
+            lines: BufReader::new(reader).lines(),
+            writer,
+            serving,
+            stop,
+            next: 0,
+            era,
+        };
         if let Era::Legacy(version) = era {
             let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
             let reply = pipe.request("initialize", params).await;
             assert_eq!(reply["result"]["protocolVersion"], version);
-            pipe.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+            pipe.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+                .await;
         } else {
             let reply = pipe.request("server/discover", json!({})).await;
-            assert!(reply["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")), "{reply}");
+            assert!(
+                reply["result"]["supportedVersions"]
+                    .as_array()
+                    .unwrap()
+                    .contains(&json!("2026-07-28")),
+                "{reply}"
+            );
         }
         pipe
     }
@@ -142,12 +211,19 @@ impl Pipe {
     }
 
     pub async fn send_raw(&mut self, line: &str) {
-        self.writer.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        self.writer
+            .write_all(format!("{line}\n").as_bytes())
+            .await
+            .unwrap();
     }
 
     /// The next line, or `None` at the end.
     pub async fn line(&mut self) -> Option<Value> {
-        self.lines.next_line().await.unwrap().map(|line| serde_json::from_str(&line).unwrap())
+        self.lines
+            .next_line()
+            .await
+            .unwrap()
+            .map(|line| serde_json::from_str(&line).unwrap())
     }
 
     pub async fn start(&mut self, method: &str, params: Value) -> u64 {
@@ -165,7 +241,9 @@ impl Pipe {
     }
 
     pub async fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments})).await["result"].clone()
+        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+            .await["result"]
+            .clone()
     }
 
     /// Closes stdin.

@@ -19,14 +19,24 @@ async fn every_revision_lists_tools_prompts_and_resources_without_the_service() 
             ("resources/templates/list", "resourceTemplates", 1),
         ] {
             let result = pipe.request(method, json!({})).await["result"].clone();
-            assert_eq!(result[key].as_array().unwrap().len(), count, "{era:?} {method}");
+            assert_eq!(
+                result[key].as_array().unwrap().len(),
+                count,
+                "{era:?} {method}"
+            );
             assert!(result["ttlMs"].as_u64().unwrap() > 0);
-            assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
+            assert_eq!(
+                result["_meta"]["io.modelcontextprotocol/serverInfo"]["version"],
+                env!("CARGO_PKG_VERSION")
+            );
             let refused = pipe.request(method, json!({"cursor": "x"})).await;
             assert_eq!(refused["error"]["code"], -32602, "{method} has one page");
         }
         let completion = json!({"ref": {"type": "ref/prompt", "name": "recall"}, "argument": {"name": "topic", "value": ""}});
-        assert_eq!(pipe.request("completion/complete", completion).await["error"]["code"], -32601);
+        assert_eq!(
+            pipe.request("completion/complete", completion).await["error"]["code"],
+            -32601
+        );
         pipe.close().await.unwrap();
     }
 }
@@ -36,9 +46,16 @@ async fn the_own_key_and_the_trace_go_with_every_call() {
     let setup = setup(Credentials::own(Some("sk_prod_x")).unwrap());
     let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    pipe.request("tools/call", json!({"name": "list_threads", "arguments": {}, "_meta": {"traceparent": trace}})).await;
+    pipe.request(
+        "tools/call",
+        json!({"name": "list_threads", "arguments": {}, "_meta": {"traceparent": trace}}),
+    )
+    .await;
     let seen = setup.fake.seen().swap_remove(0);
-    assert_eq!(seen.metadata.get("authorization").unwrap(), "Bearer sk_prod_x");
+    assert_eq!(
+        seen.metadata.get("authorization").unwrap(),
+        "Bearer sk_prod_x"
+    );
     assert_eq!(seen.metadata.get("traceparent").unwrap(), trace);
     assert!(seen.metadata.get("grpc-timeout").is_some());
 }
@@ -51,7 +68,9 @@ async fn a_client_that_leaves_ends_the_gateway_even_before_its_first_word() {
     drop(client);
     let (reader, writer) = tokio::io::split(server);
     let stop = tokio_util::sync::CancellationToken::new();
-    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, budget(), stop).await.unwrap();
+    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, budget(), stop)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -67,10 +86,20 @@ async fn calls_sent_together_run_together() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
     setup.fake.behave(Behaviour::Hang);
-    let slow = pipe.start("tools/call", json!({"name": "get_statistics", "arguments": {}})).await;
+    let slow = pipe
+        .start(
+            "tools/call",
+            json!({"name": "get_statistics", "arguments": {}}),
+        )
+        .await;
     setup.fake.arrived().await;
     setup.fake.behave(Behaviour::Answer);
-    let quick = pipe.request("tools/call", json!({"name": "list_threads", "arguments": {}})).await;
+    let quick = pipe
+        .request(
+            "tools/call",
+            json!({"name": "list_threads", "arguments": {}}),
+        )
+        .await;
     assert!(quick["id"].as_u64().unwrap() > slow);
 }
 
@@ -79,14 +108,27 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Legacy("2025-11-25")).await;
     let names = |reply: Value| -> Vec<String> {
-        reply["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+        reply["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(names(pipe.request("tools/list", json!({})).await).len(), 22);
     // Nobody asks for statistics here but the gateway itself, after the first answer.
     setup.fake.behave(Behaviour::Features(true, false));
-    pipe.start("tools/call", json!({"name": "list_threads", "arguments": {}})).await;
+    pipe.start(
+        "tools/call",
+        json!({"name": "list_threads", "arguments": {}}),
+    )
+    .await;
     let both = [pipe.line().await.unwrap(), pipe.line().await.unwrap()];
-    assert!(both.iter().any(|message| message["method"] == "notifications/tools/list_changed"), "{both:?}");
+    assert!(
+        both.iter()
+            .any(|message| message["method"] == "notifications/tools/list_changed"),
+        "{both:?}"
+    );
     let listed = names(pipe.request("tools/list", json!({})).await);
     assert_eq!(listed.len(), 21);
     assert!(!listed.contains(&"semantic_search_context".to_owned()));
@@ -96,13 +138,28 @@ async fn a_change_of_features_is_announced_and_shows_in_the_list() {
 async fn a_subscriber_of_the_modern_era_hears_of_the_change() {
     let setup = setup(Credentials::Own(None));
     let mut pipe = Pipe::open(&setup, Era::Modern).await;
-    pipe.start("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}})).await;
+    pipe.start(
+        "subscriptions/listen",
+        json!({"notifications": {"toolsListChanged": true}}),
+    )
+    .await;
     let acknowledged = pipe.line().await.unwrap();
-    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged", "{acknowledged}");
+    assert_eq!(
+        acknowledged["method"], "notifications/subscriptions/acknowledged",
+        "{acknowledged}"
+    );
     setup.fake.behave(Behaviour::Features(false, false));
-    pipe.start("tools/call", json!({"name": "get_statistics", "arguments": {}})).await;
+    pipe.start(
+        "tools/call",
+        json!({"name": "get_statistics", "arguments": {}}),
+    )
+    .await;
     let both = [pipe.line().await.unwrap(), pipe.line().await.unwrap()];
-    assert!(both.iter().any(|message| message["method"] == "notifications/tools/list_changed"), "{both:?}");
+    assert!(
+        both.iter()
+            .any(|message| message["method"] == "notifications/tools/list_changed"),
+        "{both:?}"
+    );
 }
 
 #[tokio::test]
@@ -110,8 +167,11 @@ async fn an_entry_is_a_resource_and_everything_else_is_not_found() {
     let setup = setup(Credentials::Own(None));
     for (era, code) in [(Era::Legacy("2025-11-25"), -32002), (Era::Modern, -32602)] {
         let mut pipe = Pipe::open(&setup, era).await;
-        let reply = pipe.request("resources/read", json!({"uri": "context://entries/42"})).await;
-        let entry: Value = serde_json::from_str(reply["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
+        let reply = pipe
+            .request("resources/read", json!({"uri": "context://entries/42"}))
+            .await;
+        let entry: Value =
+            serde_json::from_str(reply["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
         assert_eq!(entry["id"], 42);
         for uri in [
             "context://entries/0",
@@ -120,8 +180,12 @@ async fn an_entry_is_a_resource_and_everything_else_is_not_found() {
             "file:///etc/passwd",
             "context://entries/99999999999999999999",
         ] {
-            let error = pipe.request("resources/read", json!({ "uri": uri })).await["error"].clone();
-            assert_eq!((error["code"].as_i64(), error["data"]["uri"].as_str()), (Some(code), Some(uri)));
+            let error =
+                pipe.request("resources/read", json!({ "uri": uri })).await["error"].clone();
+            assert_eq!(
+                (error["code"].as_i64(), error["data"]["uri"].as_str()),
+                (Some(code), Some(uri))
+            );
         }
     }
 }
@@ -134,15 +198,34 @@ async fn a_message_that_must_not_be_parsed_is_answered_and_the_next_one_served()
         let values = json!({"name": "store_context", "arguments": {"metadata": {"list": vec![0; 1_100_000]}}});
         let error = pipe.request("tools/call", values).await["error"].clone();
         assert_eq!(error["code"], -32600);
-        assert!(error["message"].as_str().unwrap().contains("more than 1000000 values"), "{error}");
+        assert!(
+            error["message"]
+                .as_str()
+                .unwrap()
+                .contains("more than 1000000 values"),
+            "{error}"
+        );
         let wide = "{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":\"store_context\",\"arguments\":{\"metadata\":{\"n\":18446744073709551616}}},\"id\":\"wide\"}";
         pipe.send_raw(wide).await;
         let reply = pipe.line().await.unwrap();
         assert_eq!(reply["id"], "wide");
-        assert!(reply["error"]["message"].as_str().unwrap().contains("18446744073709551616"), "{reply}");
+        assert!(
+            reply["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("18446744073709551616"),
+            "{reply}"
+        );
         assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
     }
-    assert!(setup.fake.seen().iter().all(|seen| seen.operation != "store_context"), "the refused calls never reached the service");
+    assert!(
+        setup
+            .fake
+            .seen()
+            .iter()
+            .all(|seen| seen.operation != "store_context"),
+        "the refused calls never reached the service"
+    );
 }
 
 #[tokio::test]
@@ -168,14 +251,20 @@ async fn every_request_that_cannot_be_read_is_answered_with_its_id() {
     for (message, code) in UNREADABLE {
         pipe.send_raw(message).await;
         let reply = pipe.line().await.unwrap();
-        assert_eq!((reply["id"].as_str(), reply["error"]["code"].as_i64()), (Some("ID"), Some(code)), "{message}\n{reply}");
+        assert_eq!(
+            (reply["id"].as_str(), reply["error"]["code"].as_i64()),
+            (Some("ID"), Some(code)),
+            "{message}\n{reply}"
+        );
     }
-    pipe.send_raw(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#).await;
+    pipe.send_raw(r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#)
+        .await;
     assert_eq!(pipe.line().await.unwrap()["id"], 1.5);
     pipe.send_raw("5").await;
     assert_eq!(pipe.line().await.unwrap()["error"]["code"], -32600);
     // Neither is a request, and to answer what is no JSON could go back and forth for ever.
-    pipe.send_raw("no json\n\n{\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":1}").await;
+    pipe.send_raw("no json\n\n{\"jsonrpc\":\"2.0\",\"method\":\"$/progress\",\"params\":1}")
+        .await;
     assert_eq!(pipe.call("list_threads", json!({})).await["isError"], false);
     pipe.close().await.unwrap();
 }
@@ -188,9 +277,15 @@ async fn nothing_more_is_read_from_a_client_that_leaves_its_replies_unread_and_n
     let mut sent = 0;
     while sent < REQUESTS {
         // Long enough that the pipe holds few of them.
-        let request = pipe.start("tools/list", json!({"_meta": {"padding": "x".repeat(4000)}}));
+        let request = pipe.start(
+            "tools/list",
+            json!({"_meta": {"padding": "x".repeat(4000)}}),
+        );
         // Long enough for any machine: no more is taken, however long one waits.
-        if tokio::time::timeout(std::time::Duration::from_secs(3), request).await.is_err() {
+        if tokio::time::timeout(std::time::Duration::from_secs(3), request)
+            .await
+            .is_err()
+        {
             break;
         }
         sent += 1;
@@ -215,11 +310,19 @@ async fn the_answer_to_a_last_bad_line_is_written_before_the_end() {
         "\n"
     );
     let (mut output, mut client) = tokio::io::split(client);
-    tokio::io::AsyncWriteExt::write_all(&mut client, input.as_bytes()).await.unwrap();
-    tokio::io::AsyncWriteExt::shutdown(&mut client).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut client, input.as_bytes())
+        .await
+        .unwrap();
+    tokio::io::AsyncWriteExt::shutdown(&mut client)
+        .await
+        .unwrap();
     let stop = tokio_util::sync::CancellationToken::new();
-    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, budget(), stop).await.unwrap();
+    context_gateway::stdio::serve_on(setup.gateway.clone(), reader, writer, 1024, budget(), stop)
+        .await
+        .unwrap();
     let mut text = String::new();
-    tokio::io::AsyncReadExt::read_to_string(&mut output, &mut text).await.unwrap();
+    tokio::io::AsyncReadExt::read_to_string(&mut output, &mut text)
+        .await
+        .unwrap();
     assert!(text.lines().any(|line| line.contains("\"last\"")), "{text}");
 }

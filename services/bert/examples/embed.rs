@@ -17,16 +17,27 @@ const BATCH_TOKENS: usize = 512;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
-    let [directory, texts, vectors] = &arguments[..] else { return Err("give MODEL_DIRECTORY, TEXTS and VECTORS".into()) };
+    let [directory, texts, vectors] = &arguments[..] else {
+        return Err("give MODEL_DIRECTORY, TEXTS and VECTORS".into());
+    };
     let started = Instant::now();
     let (model, tokens) = (Model::load(directory)?, Tokens::load(directory)?);
     println!("loaded in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
 
-    let texts = BufReader::new(std::fs::File::open(texts)?).lines().collect::<Result<Vec<String>, _>>()?;
+    let texts = BufReader::new(std::fs::File::open(texts)?)
+        .lines()
+        .collect::<Result<Vec<String>, _>>()?;
     let started = Instant::now();
-    let encoded = texts.iter().map(|text| tokens.encode(text)).collect::<Result<Vec<Encoded>, _>>()?;
+    let encoded = texts
+        .iter()
+        .map(|text| tokens.encode(text))
+        .collect::<Result<Vec<Encoded>, _>>()?;
     let all: usize = encoded.iter().map(|text| text.ids.len()).sum();
-    println!("{} texts, {all} tokens, tokenized in {:.1} s", texts.len(), started.elapsed().as_secs_f64());
+    println!(
+        "{} texts, {all} tokens, tokenized in {:.1} s",
+        texts.len(),
+        started.elapsed().as_secs_f64()
+    );
 
     let mut out = BufWriter::new(std::fs::File::create(vectors)?);
     let started = Instant::now();
@@ -51,6 +62,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     out.flush()?;
     let seconds = started.elapsed().as_secs_f64();
-    println!("embedded in {seconds:.1} s: {:.0} texts/s, {:.0} tokens/s", texts.len() as f64 / seconds, all as f64 / seconds);
+    println!(
+        "embedded in {seconds:.1} s: {:.0} texts/s, {:.0} tokens/s",
+        texts.len() as f64 / seconds,
+        all as f64 / seconds
+    );
     Ok(())
 }

@@ -10,15 +10,24 @@ use std::path::PathBuf;
 use context_bert::{Model, Tokens};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let directory: PathBuf = std::env::args_os().nth(1).ok_or("give MODEL_DIRECTORY")?.into();
+    let directory: PathBuf = std::env::args_os()
+        .nth(1)
+        .ok_or("give MODEL_DIRECTORY")?
+        .into();
     let (model, tokens) = (Model::load(&directory)?, Tokens::load(&directory)?);
     for line in std::io::stdin().lock().lines() {
         let texts: Vec<String> = serde_json::from_str(&line?)?;
         let before = cpu_seconds();
-        let encoded = texts.iter().map(|text| tokens.encode(text)).collect::<Result<Vec<_>, _>>()?;
+        let encoded = texts
+            .iter()
+            .map(|text| tokens.encode(text))
+            .collect::<Result<Vec<_>, _>>()?;
         let vectors = model.embed(&encoded)?;
         let cpu_seconds = cpu_seconds() - before;
-        println!("{}", serde_json::json!({ "vectors": vectors, "cpu_seconds": cpu_seconds }));
+        println!(
+            "{}",
+            serde_json::json!({ "vectors": vectors, "cpu_seconds": cpu_seconds })
+        );
         std::io::stdout().flush()?;
     }
     Ok(())

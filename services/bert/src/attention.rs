@@ -10,7 +10,13 @@ const PARALLEL_FROM_TOKENS: usize = 64;
 
 /// Fills `to` (a row of `hidden` for each token) from `states` (query, key and value side by side for each token).
 /// `lengths` are the tokens of each sequence, in order.
-pub(crate) fn attend(states: &[f32], to: &mut [f32], lengths: &[usize], hidden: usize, heads: usize) {
+pub(crate) fn attend(
+    states: &[f32],
+    to: &mut [f32],
+    lengths: &[usize],
+    hidden: usize,
+    heads: usize,
+) {
     let mut parts = Vec::with_capacity(lengths.len());
     let (mut states, mut to) = (states, to);
     let tokens: usize = lengths.iter().sum();
@@ -21,9 +27,13 @@ pub(crate) fn attend(states: &[f32], to: &mut [f32], lengths: &[usize], hidden: 
         parts.push((own_states, own_to, length));
     }
     if parts.len() > 1 && tokens >= PARALLEL_FROM_TOKENS {
-        parts.into_par_iter().for_each(|(states, to, length)| sequence(states, to, length, hidden, heads));
+        parts
+            .into_par_iter()
+            .for_each(|(states, to, length)| sequence(states, to, length, hidden, heads));
     } else {
-        parts.into_iter().for_each(|(states, to, length)| sequence(states, to, length, hidden, heads));
+        parts
+            .into_iter()
+            .for_each(|(states, to, length)| sequence(states, to, length, hidden, heads));
     }
 }
 
@@ -34,11 +44,25 @@ fn sequence(states: &[f32], to: &mut [f32], length: usize, hidden: usize, heads:
     let mut scores = vec![0.0; length * length];
     for head in 0..heads {
         let at = head * width;
-        let (query, key, value) = (&states[at..], &states[hidden + at..], &states[2 * hidden + at..]);
+        let (query, key, value) = (
+            &states[at..],
+            &states[hidden + at..],
+            &states[2 * hidden + at..],
+        );
         let factor = 1.0 / (width as f32).sqrt();
-        product((&mut scores, of_scores), (query, of_states), (key, of_states.transposed()), factor);
+        product(
+            (&mut scores, of_scores),
+            (query, of_states),
+            (key, of_states.transposed()),
+            factor,
+        );
         softmax(&mut scores, length);
         let of_to = Shape::of_rows(length, width, hidden);
-        product((&mut to[at..], of_to), (&scores, of_scores), (value, of_states), 1.0);
+        product(
+            (&mut to[at..], of_to),
+            (&scores, of_scores),
+            (value, of_states),
+            1.0,
+        );
     }
 }

@@ -55,13 +55,33 @@ struct SentenceFile {
 impl Config {
     pub fn load(directory: &Path) -> Result<Self, ModelError> {
         let path = directory.join("config.json");
-        let config: Self =
-            parse(&path)?.ok_or_else(|| ModelError::File { path: path.clone(), source: std::io::ErrorKind::NotFound.into() })?;
-        let supported = |ok: bool, what: String| if ok { Ok(()) } else { Err(ModelError::Unsupported(what)) };
-        supported(matches!(config.model_type.as_str(), "bert" | ""), format!("it is a `{}` network, not a BERT", config.model_type))?;
-        supported(config.hidden_act == "gelu", format!("its activation is `{}`, not `gelu`", config.hidden_act))?;
-        let positions = config.position_embedding_type.as_deref().unwrap_or("absolute");
-        supported(positions == "absolute", format!("its positions are `{positions}`, not `absolute`"))?;
+        let config: Self = parse(&path)?.ok_or_else(|| ModelError::File {
+            path: path.clone(),
+            source: std::io::ErrorKind::NotFound.into(),
+        })?;
+        let supported = |ok: bool, what: String| {
+            if ok {
+                Ok(())
+            } else {
+                Err(ModelError::Unsupported(what))
+            }
+        };
+        supported(
+            matches!(config.model_type.as_str(), "bert" | ""),
+            format!("it is a `{}` network, not a BERT", config.model_type),
+        )?;
+        supported(
+            config.hidden_act == "gelu",
+            format!("its activation is `{}`, not `gelu`", config.hidden_act),
+        )?;
+        let positions = config
+            .position_embedding_type
+            .as_deref()
+            .unwrap_or("absolute");
+        supported(
+            positions == "absolute",
+            format!("its positions are `{positions}`, not `absolute`"),
+        )?;
         let sides = [
             config.hidden_size,
             config.num_hidden_layers,
@@ -71,9 +91,15 @@ impl Config {
             config.type_vocab_size,
             config.vocab_size,
         ];
-        supported(sides.iter().all(|side| (1..=10_000_000).contains(side)), "a size in its config.json is out of range".to_owned())?;
         supported(
-            config.hidden_size.is_multiple_of(config.num_attention_heads) && config.max_position_embeddings >= 8,
+            sides.iter().all(|side| (1..=10_000_000).contains(side)),
+            "a size in its config.json is out of range".to_owned(),
+        )?;
+        supported(
+            config
+                .hidden_size
+                .is_multiple_of(config.num_attention_heads)
+                && config.max_position_embeddings >= 8,
             "the sizes in its config.json do not fit together".to_owned(),
         )?;
         Ok(config)
@@ -82,18 +108,26 @@ impl Config {
 
 /// How the directory wants tokens to be pooled; the mean without a word about it.
 pub(crate) fn pooling(directory: &Path) -> Result<Pooling, ModelError> {
-    let Some(file) = parse::<PoolingFile>(&directory.join("1_Pooling/config.json"))? else { return Ok(Pooling::Mean) };
+    let Some(file) = parse::<PoolingFile>(&directory.join("1_Pooling/config.json"))? else {
+        return Ok(Pooling::Mean);
+    };
     match (file.pooling_mode_mean_tokens, file.pooling_mode_cls_token) {
         (true, false) => Ok(Pooling::Mean),
         (false, true) => Ok(Pooling::First),
-        _ => Err(ModelError::Unsupported("its pooling is neither the mean of the tokens nor the first token".to_owned())),
+        _ => Err(ModelError::Unsupported(
+            "its pooling is neither the mean of the tokens nor the first token".to_owned(),
+        )),
     }
 }
 
 /// Tokens that the directory wants read of a text at most, the special ones included.
 pub(crate) fn max_tokens(directory: &Path, config: &Config) -> Result<usize, ModelError> {
-    let file = parse::<SentenceFile>(&directory.join("sentence_bert_config.json"))?.unwrap_or_default();
-    Ok(file.max_seq_length.unwrap_or(config.max_position_embeddings).clamp(8, config.max_position_embeddings))
+    let file =
+        parse::<SentenceFile>(&directory.join("sentence_bert_config.json"))?.unwrap_or_default();
+    Ok(file
+        .max_seq_length
+        .unwrap_or(config.max_position_embeddings)
+        .clamp(8, config.max_position_embeddings))
 }
 
 /// The file's content, or `None` when there is no file.
@@ -101,7 +135,17 @@ fn parse<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ModelError> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(ModelError::File { path: path.to_owned(), source }),
+        Err(source) => {
+            return Err(ModelError::File {
+                path: path.to_owned(),
+                source,
+            });
+        }
     };
-    serde_json::from_slice(&text).map(Some).map_err(|error| ModelError::Malformed { path: path.to_owned(), what: error.to_string() })
+    serde_json::from_slice(&text)
+        .map(Some)
+        .map_err(|error| ModelError::Malformed {
+            path: path.to_owned(),
+            what: error.to_string(),
+        })
 }

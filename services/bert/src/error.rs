@@ -27,6 +27,8 @@ pub enum ModelError {
     #[error("the text cannot be tokenized: {0}")]
     Tokenizer(String),
     /// Tokens that do not belong to this model.
-    #[error("a token is not in the model's vocabulary, or a text has more tokens than the model reads")]
+    #[error(
+        "a token is not in the model's vocabulary, or a text has more tokens than the model reads"
+    )]
     Tokens,
 }

@@ -54,11 +54,25 @@ impl Kernel {
     /// `x` · `panel` + `bias`. `x` has at most [`rows`](Self::rows) rows of `inputs` floats; `panel` and `bias` are
     /// [`width`](Self::width) outputs wide, of which the first `columns` are wanted. The rows of `to` begin every `to_step`
     /// floats.
-    pub fn product(&self, x: &[f32], inputs: usize, panel: &[f32], bias: &[f32], (to, to_step, columns): (&mut [f32], usize, usize)) {
+    pub fn product(
+        &self,
+        x: &[f32],
+        inputs: usize,
+        panel: &[f32],
+        bias: &[f32],
+        (to, to_step, columns): (&mut [f32], usize, usize),
+    ) {
         let rows = x.len() / inputs;
-        assert!(x.len() == rows * inputs && panel.len() == inputs * self.width && bias.len() == self.width);
         assert!(
-            (1..=self.rows).contains(&rows) && columns <= self.width && columns <= to_step && (rows - 1) * to_step + columns <= to.len()
+            x.len() == rows * inputs
+                && panel.len() == inputs * self.width
+                && bias.len() == self.width
+        );
+        assert!(
+            (1..=self.rows).contains(&rows)
+                && columns <= self.width
+                && columns <= to_step
+                && (rows - 1) * to_step + columns <= to.len()
         );
         let tile = |to: &mut [f32], to_step| Tile {
             x: x.as_ptr(),
@@ -78,7 +92,11 @@ impl Kernel {
         let mut outputs = [0.0; MAX_OUTPUTS];
         // SAFETY: as above; `outputs` has room for the largest tile of any kernel.
         unsafe { run(&tile(&mut outputs, self.width)) };
-        for (to, outputs) in to.chunks_mut(to_step).zip(outputs.chunks(self.width)).take(rows) {
+        for (to, outputs) in to
+            .chunks_mut(to_step)
+            .zip(outputs.chunks(self.width))
+            .take(rows)
+        {
             to[..columns].copy_from_slice(&outputs[..columns]);
         }
     }
@@ -149,19 +167,26 @@ macro_rules! tiles {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use std::arch::x86_64::{
-        __m256, __m512, _MM_HINT_T0, _mm_prefetch, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_set1_ps, _mm256_storeu_ps, _mm512_fmadd_ps,
-        _mm512_loadu_ps, _mm512_set1_ps, _mm512_storeu_ps,
+        __m256, __m512, _MM_HINT_T0, _mm_prefetch, _mm256_fmadd_ps, _mm256_loadu_ps,
+        _mm256_set1_ps, _mm256_storeu_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_set1_ps,
+        _mm512_storeu_ps,
     };
 
     use super::{Kernel, Lanes, Tile, compute};
 
     /// 28 of 32 registers are sums.
-    pub(super) static WIDEST: Kernel =
-        Kernel { width: 32, rows: 14, tiles: tiles!([target_feature(enable = "avx512f")], __m512, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14) };
+    pub(super) static WIDEST: Kernel = Kernel {
+        width: 32,
+        rows: 14,
+        tiles: tiles!([target_feature(enable = "avx512f")], __m512, 2, 1 2 3 4 5 6 7 8 9 10 11 12 13 14),
+    };
 
     /// 12 of 16 registers are sums.
-    pub(super) static WIDE: Kernel =
-        Kernel { width: 16, rows: 6, tiles: tiles!([target_feature(enable = "avx2,fma")], __m256, 2, 1 2 3 4 5 6) };
+    pub(super) static WIDE: Kernel = Kernel {
+        width: 16,
+        rows: 6,
+        tiles: tiles!([target_feature(enable = "avx2,fma")], __m256, 2, 1 2 3 4 5 6),
+    };
 
     macro_rules! lanes {
         ($lanes:ty, $count:literal, $load:ident, $all:ident, $fmadd:ident, $store:ident) => {
@@ -191,12 +216,30 @@ mod x86 {
             }
         };
     }
-    lanes!(__m512, 16, _mm512_loadu_ps, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_storeu_ps);
-    lanes!(__m256, 8, _mm256_loadu_ps, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_storeu_ps);
+    lanes!(
+        __m512,
+        16,
+        _mm512_loadu_ps,
+        _mm512_set1_ps,
+        _mm512_fmadd_ps,
+        _mm512_storeu_ps
+    );
+    lanes!(
+        __m256,
+        8,
+        _mm256_loadu_ps,
+        _mm256_set1_ps,
+        _mm256_fmadd_ps,
+        _mm256_storeu_ps
+    );
 }
 
 /// Any other processor: four floats, which is a register of each that we know.
-static PORTABLE: Kernel = Kernel { width: 16, rows: 4, tiles: tiles!([], Four, 4, 1 2 3 4) };
+static PORTABLE: Kernel = Kernel {
+    width: 16,
+    rows: 4,
+    tiles: tiles!([], Four, 4, 1 2 3 4),
+};
 
 #[derive(Clone, Copy)]
 struct Four([f32; 4]);
@@ -216,7 +259,11 @@ impl Lanes for Four {
     unsafe fn plus_product(mut self, a: Self, b: Self) -> Self {
         for ((sum, a), b) in self.0.iter_mut().zip(a.0).zip(b.0) {
             // Every ARM processor of 64 bits multiplies and adds at once; where it takes a call it would be slow.
-            *sum = if cfg!(target_arch = "aarch64") { a.mul_add(b, *sum) } else { *sum + a * b };
+            *sum = if cfg!(target_arch = "aarch64") {
+                a.mul_add(b, *sum)
+            } else {
+                *sum + a * b
+            };
         }
         self
     }

@@ -20,7 +20,11 @@ impl Norm {
     pub fn load(tensors: &mut Tensors, name: &str, config: &Config) -> Result<Self, ModelError> {
         let columns = [config.hidden_size];
         // Checkpoints converted from TensorFlow keep its names.
-        let (scale, shift) = if tensors.has(&format!("{name}.gamma")) { ("gamma", "beta") } else { ("weight", "bias") };
+        let (scale, shift) = if tensors.has(&format!("{name}.gamma")) {
+            ("gamma", "beta")
+        } else {
+            ("weight", "bias")
+        };
         Ok(Self {
             scale: tensors.take(&format!("{name}.{scale}"), &columns)?,
             shift: tensors.take(&format!("{name}.{shift}"), &columns)?,
@@ -53,7 +57,10 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub fn new(tokens: usize, config: &Config) -> Self {
         let hidden = config.hidden_size;
-        Self { states: vec![0.0; tokens * 3 * hidden], attended: vec![0.0; tokens * hidden] }
+        Self {
+            states: vec![0.0; tokens * 3 * hidden],
+            attended: vec![0.0; tokens * hidden],
+        }
     }
 }
 
@@ -68,9 +75,18 @@ impl Layer {
     pub fn load(tensors: &mut Tensors, number: usize, config: &Config) -> Result<Self, ModelError> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         let name = |part: &str| format!("encoder.layer.{number}.{part}");
-        let states = [name("attention.self.query"), name("attention.self.key"), name("attention.self.value")];
+        let states = [
+            name("attention.self.query"),
+            name("attention.self.key"),
+            name("attention.self.value"),
+        ];
         Ok(Self {
-            states: Linear::load_side_by_side(tensors, &states.each_ref().map(String::as_str), hidden, hidden)?,
+            states: Linear::load_side_by_side(
+                tensors,
+                &states.each_ref().map(String::as_str),
+                hidden,
+                hidden,
+            )?,
             attended: Linear::load(tensors, &name("attention.output.dense"), hidden, hidden)?,
             attended_norm: Norm::load(tensors, &name("attention.output.LayerNorm"), config)?,
             wide: Linear::load(tensors, &name("intermediate.dense"), hidden, wide)?,
@@ -90,15 +106,26 @@ impl Layer {
             self.after_attention(x, attended, &mut Buffers::default());
             return;
         }
-        let parts = x.par_chunks(together * hidden).zip(states.par_chunks_mut(together * 3 * hidden));
+        let parts = x
+            .par_chunks(together * hidden)
+            .zip(states.par_chunks_mut(together * 3 * hidden));
         parts.for_each(|(x, states)| self.states.apply(x, states));
         attend(states, attended, lengths, hidden, self.heads);
-        let parts = x.par_chunks_mut(together * hidden).zip(attended.par_chunks(together * hidden));
-        parts.for_each_init(Buffers::default, |buffers, (x, attended)| self.after_attention(x, attended, buffers));
+        let parts = x
+            .par_chunks_mut(together * hidden)
+            .zip(attended.par_chunks(together * hidden));
+        parts.for_each_init(Buffers::default, |buffers, (x, attended)| {
+            self.after_attention(x, attended, buffers)
+        });
     }
 
     /// What a layer does with each row alone.
-    fn after_attention(&self, x: &mut [f32], attended: &[f32], Buffers { projected, wide }: &mut Buffers) {
+    fn after_attention(
+        &self,
+        x: &mut [f32],
+        attended: &[f32],
+        Buffers { projected, wide }: &mut Buffers,
+    ) {
         projected.resize(x.len(), 0.0);
         wide.resize(x.len() / self.attended.outputs() * self.wide.outputs(), 0.0);
         self.attended.apply(attended, projected);

@@ -18,12 +18,22 @@ pub(crate) struct Shape {
 impl Shape {
     /// Rows that lie one after the other.
     pub const fn of_rows(rows: usize, columns: usize, row_step: usize) -> Self {
-        Self { rows, columns, row_step, column_step: 1 }
+        Self {
+            rows,
+            columns,
+            row_step,
+            column_step: 1,
+        }
     }
 
     /// The same memory, rows and columns exchanged.
     pub const fn transposed(self) -> Self {
-        Self { rows: self.columns, columns: self.rows, row_step: self.column_step, column_step: self.row_step }
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_step: self.column_step,
+            column_step: self.row_step,
+        }
     }
 
     /// Floats from the first element to behind the last.
@@ -42,8 +52,16 @@ pub(crate) fn product(
     (right, right_shape): (&[f32], Shape),
     factor: f32,
 ) {
-    assert!(to_shape.reach() <= to.len() && left_shape.reach() <= left.len() && right_shape.reach() <= right.len());
-    assert!(to_shape.rows == left_shape.rows && to_shape.columns == right_shape.columns && left_shape.columns == right_shape.rows);
+    assert!(
+        to_shape.reach() <= to.len()
+            && left_shape.reach() <= left.len()
+            && right_shape.reach() <= right.len()
+    );
+    assert!(
+        to_shape.rows == left_shape.rows
+            && to_shape.columns == right_shape.columns
+            && left_shape.columns == right_shape.rows
+    );
     // A step never exceeds the length of its slice, which is below isize::MAX.
     let step = |step: usize| step as isize;
     // SAFETY: the pointers come from live slices; the assertions say that every element lies within its slice; `to` is
@@ -88,12 +106,22 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    pub fn load(tensors: &mut Tensors, name: &str, inputs: usize, outputs: usize) -> Result<Self, ModelError> {
+    pub fn load(
+        tensors: &mut Tensors,
+        name: &str,
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Self, ModelError> {
         Self::load_side_by_side(tensors, &[name], inputs, outputs)
     }
 
     /// Several products of the same rows as one, which has `outputs` of each.
-    pub fn load_side_by_side(tensors: &mut Tensors, names: &[&str], inputs: usize, outputs: usize) -> Result<Self, ModelError> {
+    pub fn load_side_by_side(
+        tensors: &mut Tensors,
+        names: &[&str],
+        inputs: usize,
+        outputs: usize,
+    ) -> Result<Self, ModelError> {
         let mut linear = Self::zeros(Kernel::fastest(), inputs, names.len() * outputs);
         for (part, name) in names.iter().enumerate() {
             let weight = tensors.take(&format!("{name}.weight"), &[outputs, inputs])?;
@@ -105,7 +133,13 @@ impl Linear {
 
     fn zeros(kernel: &'static Kernel, inputs: usize, outputs: usize) -> Self {
         let padded = outputs.next_multiple_of(kernel.width);
-        Self { kernel, panels: Aligned::zeros(padded * inputs), bias: vec![0.0; padded], inputs, outputs }
+        Self {
+            kernel,
+            panels: Aligned::zeros(padded * inputs),
+            bias: vec![0.0; padded],
+            inputs,
+            outputs,
+        }
     }
 
     /// Sets the weights and the bias of the outputs from `first` on; `weight` has a row for each output.
@@ -115,7 +149,11 @@ impl Linear {
         for (output, (weights, bias)) in (first..).zip(weight.chunks_exact(inputs).zip(bias)) {
             self.bias[output] = *bias;
             let panel = &mut panels[output / width * width * inputs..][..width * inputs];
-            for (to, weight) in panel[output % width..].iter_mut().step_by(width).zip(weights) {
+            for (to, weight) in panel[output % width..]
+                .iter_mut()
+                .step_by(width)
+                .zip(weights)
+            {
                 *to = *weight;
             }
         }
@@ -127,14 +165,23 @@ impl Linear {
 
     /// Writes a row of outputs for each row of `x`.
     pub fn apply(&self, x: &[f32], to: &mut [f32]) {
-        let Self { kernel, panels, bias, inputs, outputs } = self;
+        let Self {
+            kernel,
+            panels,
+            bias,
+            inputs,
+            outputs,
+        } = self;
         let rows = x.len() / inputs;
         if rows == 0 {
             return;
         }
         // As even as can be: a tile of one row would cost as much as one of several.
         let tiles = rows.div_ceil(kernel.rows);
-        let panels = panels.get().chunks_exact(kernel.width * inputs).zip(bias.chunks_exact(kernel.width));
+        let panels = panels
+            .get()
+            .chunks_exact(kernel.width * inputs)
+            .zip(bias.chunks_exact(kernel.width));
         for (first, (panel, bias)) in (0..*outputs).step_by(kernel.width).zip(panels) {
             let columns = kernel.width.min(outputs - first);
             for tile in 0..tiles {
@@ -186,7 +233,9 @@ mod tests {
     /// Small whole numbers: their sums are exact in whatever order they are added.
     fn whole_numbers(count: usize, mut seed: u64) -> Vec<f32> {
         let mut next = || {
-            seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
+            seed = seed
+                .wrapping_mul(0x5851_F42D_4C95_7F2D)
+                .wrapping_add(0x1405_7B7E_F767_814F);
             (seed >> 60) as f32 - 8.0
         };
         (0..count).map(|_| next()).collect()
@@ -228,7 +277,13 @@ mod tests {
     fn panels_begin_where_cache_lines_do() {
         for len in [0, 1, 15, 16, 1000] {
             let aligned = Aligned::zeros(len);
-            assert_eq!((aligned.get().len(), aligned.get().as_ptr() as usize % Aligned::LINE_BYTES), (len, 0));
+            assert_eq!(
+                (
+                    aligned.get().len(),
+                    aligned.get().as_ptr() as usize % Aligned::LINE_BYTES
+                ),
+                (len, 0)
+            );
         }
     }
 }

@@ -64,9 +64,23 @@ fn exp(x: f32) -> f32 {
     let whole = shifted - MAGIC;
     // ln 2 in two parts, so that the difference keeps its digits.
     let rest = x - whole * 0.693_359_4 - whole * -2.121_944_4e-4;
-    let series =
-        1.0 + rest * (1.0 + rest * (0.5 + rest * (0.166_666_67 + rest * (0.041_666_65 + rest * (0.008_333_452 + rest * 0.001_388_5)))));
-    let power = f32::from_bits(shifted.to_bits().wrapping_sub(0x4B40_0000).wrapping_add(127) << 23);
+    let series = 1.0
+        + rest
+            * (1.0
+                + rest
+                    * (0.5
+                        + rest
+                            * (0.166_666_67
+                                + rest
+                                    * (0.041_666_65
+                                        + rest * (0.008_333_452 + rest * 0.001_388_5)))));
+    let power = f32::from_bits(
+        shifted
+            .to_bits()
+            .wrapping_sub(0x4B40_0000)
+            .wrapping_add(127)
+            << 23,
+    );
     series * power
 }
 
@@ -75,7 +89,9 @@ fn exp(x: f32) -> f32 {
 fn erf(x: f32) -> f32 {
     let magnitude = x.abs();
     let t = 1.0 / (1.0 + 0.327_591_1 * magnitude);
-    let series = t * (0.254_829_6 + t * (-0.284_496_74 + t * (1.421_413_7 + t * (-1.453_152 + t * 1.061_405_4))));
+    let series = t
+        * (0.254_829_6
+            + t * (-0.284_496_74 + t * (1.421_413_7 + t * (-1.453_152 + t * 1.061_405_4))));
     (1.0 - series * exp(-magnitude * magnitude)).copysign(x)
 }
 
@@ -96,7 +112,11 @@ fn softmax_body(values: &mut [f32], columns: usize) {
                 *lane = if *value > *lane { *value } else { *lane };
             }
         }
-        let rest = chunks.remainder().iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let rest = chunks
+            .remainder()
+            .iter()
+            .copied()
+            .fold(f32::NEG_INFINITY, f32::max);
         let largest = largest.iter().copied().fold(rest, f32::max);
         for value in &mut *row {
             *value = exp(*value - largest);
@@ -109,9 +129,18 @@ fn softmax_body(values: &mut [f32], columns: usize) {
 }
 
 #[inline(always)]
-fn normalise_body(values: &mut [f32], residual: &[f32], scale: &[f32], shift: &[f32], epsilon: f32) {
+fn normalise_body(
+    values: &mut [f32],
+    residual: &[f32],
+    scale: &[f32],
+    shift: &[f32],
+    epsilon: f32,
+) {
     let columns = scale.len();
-    for (row, residual) in values.chunks_exact_mut(columns).zip(residual.chunks_exact(columns)) {
+    for (row, residual) in values
+        .chunks_exact_mut(columns)
+        .zip(residual.chunks_exact(columns))
+    {
         for (value, residual) in row.iter_mut().zip(residual) {
             *value += residual;
         }
@@ -134,7 +163,12 @@ fn sum(values: &[f32], f: impl Fn(f32) -> f32) -> f32 {
             *lane += f(*value);
         }
     }
-    lanes.iter().sum::<f32>() + chunks.remainder().iter().map(|value| f(*value)).sum::<f32>()
+    lanes.iter().sum::<f32>()
+        + chunks
+            .remainder()
+            .iter()
+            .map(|value| f(*value))
+            .sum::<f32>()
 }
 
 /// Scales a vector to length 1; one of zeros stays.
@@ -164,7 +198,14 @@ mod tests {
         // scipy.stats.norm.cdf(x) * x
         let mut values = [-3.0, -1.0, 0.0, 0.5, 1.0, 3.0];
         gelu(&mut values);
-        for (value, exact) in values.iter().zip([-0.004_049_7, -0.158_655_3, 0.0, 0.345_731_2, 0.841_344_8, 2.995_950_3]) {
+        for (value, exact) in values.iter().zip([
+            -0.004_049_7,
+            -0.158_655_3,
+            0.0,
+            0.345_731_2,
+            0.841_344_8,
+            2.995_950_3,
+        ]) {
             assert!((value - exact).abs() < 1e-6, "{value} {exact}");
         }
     }
@@ -172,7 +213,9 @@ mod tests {
     #[test]
     fn a_softmax_sums_to_one_and_survives_large_scores() {
         for columns in [1, 3, 16, 37] {
-            let mut rows: Vec<f32> = (0..2 * columns).map(|i| (i * 7 % 13) as f32 * 100.0).collect();
+            let mut rows: Vec<f32> = (0..2 * columns)
+                .map(|i| (i * 7 % 13) as f32 * 100.0)
+                .collect();
             softmax(&mut rows, columns);
             for row in rows.chunks(columns) {
                 assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-6);

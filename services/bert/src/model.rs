@@ -44,7 +44,10 @@ struct Head {
 
 impl std::fmt::Debug for Model {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Model").field("config", &self.config).field("pooling", &self.pooling).finish_non_exhaustive()
+        f.debug_struct("Model")
+            .field("config", &self.config)
+            .field("pooling", &self.pooling)
+            .finish_non_exhaustive()
     }
 }
 
@@ -58,11 +61,22 @@ impl Model {
         let pooling = config::pooling(directory)?;
         let mut tensors = Tensors::open(&directory.join("model.safetensors"))?;
         let hidden = config.hidden_size;
-        let words = tensors.take("embeddings.word_embeddings.weight", &[config.vocab_size, hidden])?;
-        let positions = tensors.take("embeddings.position_embeddings.weight", &[config.max_position_embeddings, hidden])?;
-        let types = tensors.take("embeddings.token_type_embeddings.weight", &[config.type_vocab_size, hidden])?;
+        let words = tensors.take(
+            "embeddings.word_embeddings.weight",
+            &[config.vocab_size, hidden],
+        )?;
+        let positions = tensors.take(
+            "embeddings.position_embeddings.weight",
+            &[config.max_position_embeddings, hidden],
+        )?;
+        let types = tensors.take(
+            "embeddings.token_type_embeddings.weight",
+            &[config.type_vocab_size, hidden],
+        )?;
         let norm = Norm::load(&mut tensors, "embeddings.LayerNorm", &config)?;
-        let layers = (0..config.num_hidden_layers).map(|n| Layer::load(&mut tensors, n, &config)).collect::<Result<_, _>>()?;
+        let layers = (0..config.num_hidden_layers)
+            .map(|n| Layer::load(&mut tensors, n, &config))
+            .collect::<Result<_, _>>()?;
         let head = if tensors.has("classifier.weight") {
             Some(Head {
                 pooler: Linear::load(&mut tensors, "pooler.dense", hidden, hidden)?,
@@ -71,7 +85,16 @@ impl Model {
         } else {
             None
         };
-        Ok(Self { config, pooling, words, positions, types, norm, layers, head })
+        Ok(Self {
+            config,
+            pooling,
+            words,
+            positions,
+            types,
+            norm,
+            layers,
+            head,
+        })
     }
 
     /// The length of its vectors.
@@ -92,7 +115,10 @@ impl Model {
     /// [`ModelError::Tokens`].
     pub fn embed(&self, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
         let states = self.states(texts)?;
-        Ok(self.sequences(&states, texts).map(|rows| self.pooled(rows)).collect())
+        Ok(self
+            .sequences(&states, texts)
+            .map(|rows| self.pooled(rows))
+            .collect())
     }
 
     /// For each text one vector of length 1 for each of its tokens, one after the other, the first and the last (special)
@@ -102,7 +128,10 @@ impl Model {
     /// [`ModelError::Tokens`].
     pub fn embed_tokens(&self, texts: &[Encoded]) -> Result<Vec<Vec<f32>>, ModelError> {
         let states = self.states(texts)?;
-        Ok(self.sequences(&states, texts).map(|rows| self.tokens(rows)).collect())
+        Ok(self
+            .sequences(&states, texts)
+            .map(|rows| self.tokens(rows))
+            .collect())
     }
 
     /// For each text what [`embed`](Self::embed) and what [`embed_tokens`](Self::embed_tokens) give, from one pass.
@@ -111,7 +140,10 @@ impl Model {
     /// [`ModelError::Tokens`].
     pub fn embed_with_tokens(&self, texts: &[Encoded]) -> Result<Vec<TextAndTokens>, ModelError> {
         let states = self.states(texts)?;
-        let both = |rows| TextAndTokens { text: self.pooled(rows), tokens: self.tokens(rows) };
+        let both = |rows| TextAndTokens {
+            text: self.pooled(rows),
+            tokens: self.tokens(rows),
+        };
         Ok(self.sequences(&states, texts).map(both).collect())
     }
 
@@ -121,11 +153,16 @@ impl Model {
     /// [`ModelError::Tokens`]; [`ModelError::Unsupported`] without the head.
     pub fn score(&self, pairs: &[Encoded]) -> Result<Vec<f32>, ModelError> {
         let Some(head) = &self.head else {
-            return Err(ModelError::Unsupported("it has no classifier, so it cannot score pairs".to_owned()));
+            return Err(ModelError::Unsupported(
+                "it has no classifier, so it cannot score pairs".to_owned(),
+            ));
         };
         let hidden = self.config.hidden_size;
         let states = self.states(pairs)?;
-        let first: Vec<f32> = self.sequences(&states, pairs).flat_map(|rows| rows[..hidden].to_vec()).collect();
+        let first: Vec<f32> = self
+            .sequences(&states, pairs)
+            .flat_map(|rows| rows[..hidden].to_vec())
+            .collect();
         let mut pooled = vec![0.0; first.len()];
         head.pooler.apply(&first, &mut pooled);
         pooled.iter_mut().for_each(|value| *value = value.tanh());
@@ -136,7 +173,10 @@ impl Model {
 
     fn tokens(&self, rows: &[f32]) -> Vec<f32> {
         let hidden = self.config.hidden_size;
-        let mut tokens = rows.get(hidden..rows.len().saturating_sub(hidden)).unwrap_or_default().to_vec();
+        let mut tokens = rows
+            .get(hidden..rows.len().saturating_sub(hidden))
+            .unwrap_or_default()
+            .to_vec();
         tokens.chunks_exact_mut(hidden).for_each(to_unit_length);
         tokens
     }
@@ -148,7 +188,9 @@ impl Model {
             Pooling::Mean => {
                 let mut sum = vec![0.0; hidden];
                 for row in rows.chunks_exact(hidden) {
-                    sum.iter_mut().zip(row).for_each(|(sum, value)| *sum += value);
+                    sum.iter_mut()
+                        .zip(row)
+                        .for_each(|(sum, value)| *sum += value);
                 }
                 sum
             }
@@ -158,7 +200,11 @@ impl Model {
     }
 
     /// The rows of each sequence.
-    fn sequences<'s>(&self, states: &'s [f32], texts: &'s [Encoded]) -> impl Iterator<Item = &'s [f32]> {
+    fn sequences<'s>(
+        &self,
+        states: &'s [f32],
+        texts: &'s [Encoded],
+    ) -> impl Iterator<Item = &'s [f32]> {
         let hidden = self.config.hidden_size;
         let mut rest = states;
         texts.iter().map(move |text| {
@@ -177,13 +223,20 @@ impl Model {
             return Ok(Vec::new());
         }
         let (mut x, mut rest) = (vec![0.0; tokens * hidden], vec![0.0; tokens * hidden]);
-        let mut rows = x.chunks_exact_mut(hidden).zip(rest.chunks_exact_mut(hidden));
+        let mut rows = x
+            .chunks_exact_mut(hidden)
+            .zip(rest.chunks_exact_mut(hidden));
         for text in texts {
-            if text.ids.is_empty() || text.ids.len() > self.config.max_position_embeddings || text.ids.len() != text.types.len() {
+            if text.ids.is_empty()
+                || text.ids.len() > self.config.max_position_embeddings
+                || text.ids.len() != text.types.len()
+            {
                 return Err(ModelError::Tokens);
             }
             for (position, (id, kind)) in text.ids.iter().zip(&text.types).enumerate() {
-                let Some((word_row, rest_row)) = rows.next() else { return Err(ModelError::Tokens) };
+                let Some((word_row, rest_row)) = rows.next() else {
+                    return Err(ModelError::Tokens);
+                };
                 let word = self.row(&self.words, *id as usize)?;
                 let kind = self.row(&self.types, *kind as usize)?;
                 let position = self.row(&self.positions, position)?;
@@ -204,14 +257,28 @@ impl Model {
     }
 
     fn row<'t>(&self, table: &'t [f32], number: usize) -> Result<&'t [f32], ModelError> {
-        table.chunks_exact(self.config.hidden_size).nth(number).ok_or(ModelError::Tokens)
+        table
+            .chunks_exact(self.config.hidden_size)
+            .nth(number)
+            .ok_or(ModelError::Tokens)
     }
 }
 
 /// Rows that go through a layer together: as many for each thread.
 fn together(tokens: usize, threads: usize) -> usize {
-    let threads = if tokens < PARALLEL_FROM_TOKENS { 1 } else { threads };
-    tokens.div_ceil(tokens.div_ceil(MOST_TOGETHER).next_multiple_of(threads).max(1)).max(1)
+    let threads = if tokens < PARALLEL_FROM_TOKENS {
+        1
+    } else {
+        threads
+    };
+    tokens
+        .div_ceil(
+            tokens
+                .div_ceil(MOST_TOGETHER)
+                .next_multiple_of(threads)
+                .max(1),
+        )
+        .max(1)
 }
 
 #[cfg(test)]
@@ -220,11 +287,25 @@ mod tests {
 
     #[test]
     fn a_short_text_stays_on_one_thread_and_a_batch_occupies_each_alike() {
-        assert_eq!((together(1, 8), together(13, 8), together(47, 2)), (1, 13, 47));
-        assert_eq!((together(48, 2), together(512, 1), together(512, 2), together(512, 4)), (24, 103, 86, 64));
+        assert_eq!(
+            (together(1, 8), together(13, 8), together(47, 2)),
+            (1, 13, 47)
+        );
+        assert_eq!(
+            (
+                together(48, 2),
+                together(512, 1),
+                together(512, 2),
+                together(512, 4)
+            ),
+            (24, 103, 86, 64)
+        );
         for tokens in 1..2_000 {
             for threads in 1..8 {
-                assert!((1..=MOST_TOGETHER).contains(&together(tokens, threads)), "{tokens} {threads}");
+                assert!(
+                    (1..=MOST_TOGETHER).contains(&together(tokens, threads)),
+                    "{tokens} {threads}"
+                );
             }
         }
     }

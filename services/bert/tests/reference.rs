@@ -6,17 +6,23 @@ use context_bert::{Encoded, Model, ModelError, Tokens};
 use serde::Deserialize;
 
 fn reference(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference").join(file)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/reference")
+        .join(file)
 }
 
 /// The directory of all-MiniLM-L6-v2, which `scripts/test` installs.
 fn minilm() -> Option<PathBuf> {
-    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/models/all-MiniLM-L6-v2");
+    let default =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/models/all-MiniLM-L6-v2");
     let directory = std::env::var_os("CONTEXT_TEST_MODEL").map_or(default, PathBuf::from);
     if directory.join("model.safetensors").is_file() {
         return Some(directory);
     }
-    assert!(std::env::var_os("CI").is_none(), "all-MiniLM-L6-v2 is not installed; run: scripts/test model");
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "all-MiniLM-L6-v2 is not installed; run: scripts/test model"
+    );
     eprintln!("SKIPPED: all-MiniLM-L6-v2 is not installed; run: scripts/test model");
     None
 }
@@ -31,15 +37,36 @@ struct Pair {
 #[test]
 fn sentence_vectors_equal_those_of_sentence_transformers() {
     let Some(directory) = minilm() else { return };
-    let (model, tokens) = (Model::load(&directory).unwrap(), Tokens::load(&directory).unwrap());
-    let texts: Vec<String> = serde_json::from_slice(&std::fs::read(reference("minilm_texts.json")).unwrap()).unwrap();
+    let (model, tokens) = (
+        Model::load(&directory).unwrap(),
+        Tokens::load(&directory).unwrap(),
+    );
+    let texts: Vec<String> =
+        serde_json::from_slice(&std::fs::read(reference("minilm_texts.json")).unwrap()).unwrap();
     let expected = std::fs::read(reference("minilm_vectors.f16")).unwrap();
-    let expected: Vec<f32> = expected.chunks_exact(2).map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32()).collect();
-    assert_eq!((texts.len(), expected.len()), (200, 200 * model.dimensions()));
-    let encoded: Vec<Encoded> = texts.iter().map(|text| tokens.encode(text).unwrap()).collect();
+    let expected: Vec<f32> = expected
+        .chunks_exact(2)
+        .map(|b| half::f16::from_le_bytes([b[0], b[1]]).to_f32())
+        .collect();
+    assert_eq!(
+        (texts.len(), expected.len()),
+        (200, 200 * model.dimensions())
+    );
+    let encoded: Vec<Encoded> = texts
+        .iter()
+        .map(|text| tokens.encode(text).unwrap())
+        .collect();
     let mut worst = 1.0f32;
-    for (batch, expected) in encoded.chunks(16).zip(expected.chunks(16 * model.dimensions())) {
-        for (vector, expected) in model.embed(batch).unwrap().iter().zip(expected.chunks(model.dimensions())) {
+    for (batch, expected) in encoded
+        .chunks(16)
+        .zip(expected.chunks(16 * model.dimensions()))
+    {
+        for (vector, expected) in model
+            .embed(batch)
+            .unwrap()
+            .iter()
+            .zip(expected.chunks(model.dimensions()))
+        {
             let dot: f32 = vector.iter().zip(expected).map(|(a, b)| a * b).sum();
             let length: f32 = expected.iter().map(|b| b * b).sum::<f32>().sqrt();
             worst = worst.min(dot / length);
@@ -51,27 +78,56 @@ fn sentence_vectors_equal_those_of_sentence_transformers() {
 #[test]
 fn a_text_has_the_same_vector_alone_and_in_a_batch() {
     let directory = reference("cross-encoder");
-    let (model, tokens) = (Model::load(&directory).unwrap(), Tokens::load(&directory).unwrap());
-    let texts = ["database", "the database stores every context entry", "", "tags"];
-    let encoded: Vec<Encoded> = texts.iter().map(|text| tokens.encode(text).unwrap()).collect();
+    let (model, tokens) = (
+        Model::load(&directory).unwrap(),
+        Tokens::load(&directory).unwrap(),
+    );
+    let texts = [
+        "database",
+        "the database stores every context entry",
+        "",
+        "tags",
+    ];
+    let encoded: Vec<Encoded> = texts
+        .iter()
+        .map(|text| tokens.encode(text).unwrap())
+        .collect();
     let together = model.embed(&encoded).unwrap();
     for (encoded, together) in encoded.iter().zip(&together) {
         let alone = model.embed(std::slice::from_ref(encoded)).unwrap();
-        assert!(alone[0].iter().zip(together).all(|(a, b)| (a - b).abs() < 1e-5));
+        assert!(
+            alone[0]
+                .iter()
+                .zip(together)
+                .all(|(a, b)| (a - b).abs() < 1e-5)
+        );
         assert!((together.iter().map(|v| v * v).sum::<f32>() - 1.0).abs() < 1e-5);
         let of_tokens = &model.embed_tokens(std::slice::from_ref(encoded)).unwrap()[0];
-        assert_eq!(of_tokens.len(), tokens.content(encoded).len() * model.dimensions());
+        assert_eq!(
+            of_tokens.len(),
+            tokens.content(encoded).len() * model.dimensions()
+        );
     }
 }
 
 #[test]
 fn cross_encoder_scores_equal_those_of_transformers() {
     let directory = reference("cross-encoder");
-    let (model, tokens) = (Model::load(&directory).unwrap(), Tokens::load(&directory).unwrap());
-    let pairs: Vec<Pair> = serde_json::from_slice(&std::fs::read(directory.join("pairs.json")).unwrap()).unwrap();
-    let encoded: Vec<Encoded> = pairs.iter().map(|pair| tokens.encode_pair(&pair.query, &pair.passage).unwrap()).collect();
+    let (model, tokens) = (
+        Model::load(&directory).unwrap(),
+        Tokens::load(&directory).unwrap(),
+    );
+    let pairs: Vec<Pair> =
+        serde_json::from_slice(&std::fs::read(directory.join("pairs.json")).unwrap()).unwrap();
+    let encoded: Vec<Encoded> = pairs
+        .iter()
+        .map(|pair| tokens.encode_pair(&pair.query, &pair.passage).unwrap())
+        .collect();
     for batch in [1, pairs.len()] {
-        let scores: Vec<f32> = encoded.chunks(batch).flat_map(|batch| model.score(batch).unwrap()).collect();
+        let scores: Vec<f32> = encoded
+            .chunks(batch)
+            .flat_map(|batch| model.score(batch).unwrap())
+            .collect();
         for (score, pair) in scores.iter().zip(&pairs) {
             assert!((score - pair.logit).abs() <= 1e-3, "{score} {}", pair.logit);
         }
@@ -81,8 +137,15 @@ fn cross_encoder_scores_equal_those_of_transformers() {
 #[test]
 fn tokens_of_another_model_and_texts_too_long_are_errors() {
     let model = Model::load(&reference("cross-encoder")).unwrap();
-    let encoded = |ids: Vec<u32>| Encoded { types: vec![0; ids.len()], ids };
-    for bad in [encoded(vec![2, 40_000, 3]), encoded(vec![]), encoded(vec![2; 97])] {
+    let encoded = |ids: Vec<u32>| Encoded {
+        types: vec![0; ids.len()],
+        ids,
+    };
+    for bad in [
+        encoded(vec![2, 40_000, 3]),
+        encoded(vec![]),
+        encoded(vec![2; 97]),
+    ] {
         assert!(matches!(model.embed(&[bad]), Err(ModelError::Tokens)));
     }
     assert_eq!(model.embed(&[]).unwrap().len(), 0);
@@ -91,7 +154,13 @@ fn tokens_of_another_model_and_texts_too_long_are_errors() {
 #[test]
 fn a_damaged_directory_is_refused_with_the_file_named() {
     let copy = tempfile::tempdir().unwrap();
-    let restore = |file: &str| std::fs::copy(reference("cross-encoder").join(file), copy.path().join(file)).unwrap();
+    let restore = |file: &str| {
+        std::fs::copy(
+            reference("cross-encoder").join(file),
+            copy.path().join(file),
+        )
+        .unwrap()
+    };
     for file in ["config.json", "tokenizer.json", "model.safetensors"] {
         restore(file);
     }
@@ -99,14 +168,23 @@ fn a_damaged_directory_is_refused_with_the_file_named() {
     let weights = std::fs::read(copy.path().join("model.safetensors")).unwrap();
     let mut huge_header = weights.clone();
     huge_header[..8].copy_from_slice(&u64::MAX.to_le_bytes());
-    for damaged in [Vec::new(), weights[..weights.len() / 2].to_vec(), huge_header, b"nonsense".repeat(100)] {
+    for damaged in [
+        Vec::new(),
+        weights[..weights.len() / 2].to_vec(),
+        huge_header,
+        b"nonsense".repeat(100),
+    ] {
         std::fs::write(copy.path().join("model.safetensors"), damaged).unwrap();
         let error = Model::load(copy.path()).unwrap_err().to_string();
         assert!(error.contains("model.safetensors"), "{error}");
     }
     restore("model.safetensors");
     let config = std::fs::read_to_string(copy.path().join("config.json")).unwrap();
-    for (from, to) in [("\"gelu\"", "\"relu\""), ("\"bert\"", "\"roberta\""), ("\"hidden_size\": 48", "\"hidden_size\": 50")] {
+    for (from, to) in [
+        ("\"gelu\"", "\"relu\""),
+        ("\"bert\"", "\"roberta\""),
+        ("\"hidden_size\": 48", "\"hidden_size\": 50"),
+    ] {
         assert!(config.contains(from));
         std::fs::write(copy.path().join("config.json"), config.replace(from, to)).unwrap();
         assert!(Model::load(copy.path()).is_err(), "{to}");

@@ -1,6 +1,8 @@
 //! What whoever operates the service does to keys and owners, from the command line.
 
-use context_model::{ApiKey, ApiKeyRequest, CreateApiKeyRequest, Error, Operation, Reason, Result, Scope, Timestamp};
+use context_model::{
+    ApiKey, ApiKeyRequest, CreateApiKeyRequest, Error, Operation, Reason, Result, Scope, Timestamp,
+};
 use context_store::{AuditLine, OwnerId, OwnerSummary};
 use serde::{Deserialize, Serialize};
 
@@ -84,10 +86,17 @@ impl Engine {
             Admin::CreateKey { owner, key } => {
                 let (owner, new) = (owner_id(&owner)?, self.new_key(key)?);
                 let made = self.make_key(&owner, new, None).await?;
-                Ok(self.with_notice(format!("{}\nThis is the only time the key is shown. Its id is {}.\n", made.key, made.api_key.id)))
+                Ok(self.with_notice(format!(
+                    "{}\nThis is the only time the key is shown. Its id is {}.\n",
+                    made.key, made.api_key.id
+                )))
             }
             Admin::ListKeys { owner } => {
-                let keys = self.key_store()?.list_keys(&owner_id(&owner)?).await.map_err(crate::store_error)?;
+                let keys = self
+                    .key_store()?
+                    .list_keys(&owner_id(&owner)?)
+                    .await
+                    .map_err(crate::store_error)?;
                 Ok(keys.into_iter().map(|key| json_line(&shown(key))).collect())
             }
             Admin::RevokeKey { owner, key_id } => {
@@ -101,12 +110,24 @@ impl Engine {
             }
             Admin::CreateOwner { owner } => {
                 let owner = owner_id(&owner)?;
-                self.key_store()?.create_owner(&owner, self.clock.now()).await.map_err(crate::store_error)?;
+                self.key_store()?
+                    .create_owner(&owner, self.clock.now())
+                    .await
+                    .map_err(crate::store_error)?;
                 Ok(format!("Owner {} exists.\n", owner.as_str()))
             }
             Admin::ListOwners => {
-                let owners = self.key_store()?.list_owners().await.map_err(crate::store_error)?;
-                let line = |OwnerSummary { owner, contexts, artifacts, keys }| {
+                let owners = self
+                    .key_store()?
+                    .list_owners()
+                    .await
+                    .map_err(crate::store_error)?;
+                let line = |OwnerSummary {
+                                owner,
+                                contexts,
+                                artifacts,
+                                keys,
+                            }| {
                     json_line(
                         &serde_json::json!({"owner": owner.as_str(), "contexts": contexts, "artifacts": artifacts, "active_keys": keys}),
                     )
@@ -115,37 +136,81 @@ impl Engine {
             }
             Admin::EraseOwner { owner } => {
                 let owner = owner_id(&owner)?;
-                let erased = self.key_store()?.erase_owner(&owner, self.clock.now()).await.map_err(crate::store_error)?;
+                let erased = self
+                    .key_store()?
+                    .erase_owner(&owner, self.clock.now())
+                    .await
+                    .map_err(crate::store_error)?;
                 Ok(match erased {
-                    Some(OwnerSummary { owner, contexts, artifacts, keys }) => {
-                        format!("Erased owner {}: {contexts} contexts, {artifacts} artifacts, {keys} active keys.\n", owner.as_str())
+                    Some(OwnerSummary {
+                        owner,
+                        contexts,
+                        artifacts,
+                        keys,
+                    }) => {
+                        format!(
+                            "Erased owner {}: {contexts} contexts, {artifacts} artifacts, {keys} active keys.\n",
+                            owner.as_str()
+                        )
                     }
                     None => format!("There is no owner {}.\n", owner.as_str()),
                 })
             }
             Admin::Audit { owner, from } => {
                 let from = from.map(|from| Timestamp::parse(&from, false)).transpose();
-                let from = from.map_err(|rule| Error::invalid("from", format!("`from` {rule}")))?.unwrap_or(Timestamp(i64::MIN));
-                let lines = self.key_store()?.audit_log(&owner_id(&owner)?, from, AUDIT_LINES).await.map_err(crate::store_error)?;
+                let from = from
+                    .map_err(|rule| Error::invalid("from", format!("`from` {rule}")))?
+                    .unwrap_or(Timestamp(i64::MIN));
+                let lines = self
+                    .key_store()?
+                    .audit_log(&owner_id(&owner)?, from, AUDIT_LINES)
+                    .await
+                    .map_err(crate::store_error)?;
                 Ok(lines.iter().map(audit_line).collect())
             }
         }
     }
 
     async fn rotate(&self, owner: &OwnerId, key_id: &str) -> Result<String> {
-        let gone = || Error::new(Reason::ApiKeyNotFound, "there is no such key that is not switched off already");
-        let found = self.key_store()?.key(owner, key_id).await.map_err(crate::store_error)?;
-        let old = found.filter(|key| key.deactivated_at.is_none()).ok_or_else(gone)?;
+        let gone = || {
+            Error::new(
+                Reason::ApiKeyNotFound,
+                "there is no such key that is not switched off already",
+            )
+        };
+        let found = self
+            .key_store()?
+            .key(owner, key_id)
+            .await
+            .map_err(crate::store_error)?;
+        let old = found
+            .filter(|key| key.deactivated_at.is_none())
+            .ok_or_else(gone)?;
         let caller = caller_of(&old);
-        let new = NewKey { name: old.name, scopes: caller.scopes, expires_at: old.expires_at, reach: caller.reach };
+        let new = NewKey {
+            name: old.name,
+            scopes: caller.scopes,
+            expires_at: old.expires_at,
+            reach: caller.reach,
+        };
         let (secret, key) = self.generate_key(owner, new).await?;
         let new_id = key.id.clone();
-        let events = vec![self.event(ROTATE_API_KEY, key_id, None), self.event(Operation::CreateApiKey.as_str(), &new_id, None)];
-        if !self.key_store()?.replace_key(key_id, key, events).await.map_err(crate::store_error)? {
+        let events = vec![
+            self.event(ROTATE_API_KEY, key_id, None),
+            self.event(Operation::CreateApiKey.as_str(), &new_id, None),
+        ];
+        if !self
+            .key_store()?
+            .replace_key(key_id, key, events)
+            .await
+            .map_err(crate::store_error)?
+        {
             return Err(gone());
         }
         let secret = secret.reveal();
-        Ok(format!("{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is switched off.\n"))
+        Ok(format!(
+            "{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is switched off.\n"
+        ))
     }
 
     fn with_notice(&self, text: String) -> String {
@@ -162,11 +227,25 @@ impl Engine {
     /// The store's.
     pub async fn valid_keys(&self, limit: u32) -> Result<(Vec<ValidKey>, bool)> {
         let now = self.clock.now();
-        let mut keys = self.key_store()?.active_keys(limit.saturating_add(1)).await.map_err(crate::store_error)?;
+        let mut keys = self
+            .key_store()?
+            .active_keys(limit.saturating_add(1))
+            .await
+            .map_err(crate::store_error)?;
         let more = keys.len() > limit as usize;
         keys.truncate(limit as usize);
-        let valid = keys.into_iter().filter(|key| key.expires_at.is_none_or(|expiry| now < expiry));
-        Ok((valid.map(|key| ValidKey { owner: key.owner.as_str().to_owned(), key: shown(key) }).collect(), more))
+        let valid = keys
+            .into_iter()
+            .filter(|key| key.expires_at.is_none_or(|expiry| now < expiry));
+        Ok((
+            valid
+                .map(|key| ValidKey {
+                    owner: key.owner.as_str().to_owned(),
+                    key: shown(key),
+                })
+                .collect(),
+            more,
+        ))
     }
 
     /// The key of a service that has none yet, with every right of the owner `default`; `None` when any was ever made.
@@ -177,8 +256,15 @@ impl Engine {
         if self.ever_had_keys().await? {
             return Ok(None);
         }
-        let new = NewKey { name: "first".to_owned(), scopes: Scope::ALL.to_vec(), expires_at: None, reach: Reach::All };
-        Ok(Some(self.make_key(&OwnerId::default(), new, None).await?.key))
+        let new = NewKey {
+            name: "first".to_owned(),
+            scopes: Scope::ALL.to_vec(),
+            expires_at: None,
+            reach: Reach::All,
+        };
+        Ok(Some(
+            self.make_key(&OwnerId::default(), new, None).await?.key,
+        ))
     }
 }
 
@@ -189,8 +275,19 @@ impl Engine {
     /// The store's.
     pub async fn ever_had_keys(&self) -> Result<bool> {
         let keys = self.key_store()?;
-        for OwnerSummary { owner, keys: active, .. } in keys.list_owners().await.map_err(crate::store_error)? {
-            if active > 0 || !keys.list_keys(&owner).await.map_err(crate::store_error)?.is_empty() {
+        for OwnerSummary {
+            owner,
+            keys: active,
+            ..
+        } in keys.list_owners().await.map_err(crate::store_error)?
+        {
+            if active > 0
+                || !keys
+                    .list_keys(&owner)
+                    .await
+                    .map_err(crate::store_error)?
+                    .is_empty()
+            {
                 return Ok(true);
             }
         }
@@ -201,7 +298,10 @@ impl Engine {
 fn owner_id(name: &str) -> Result<OwnerId> {
     let name = name.trim();
     if name.is_empty() || name.chars().nth(128).is_some() || name.chars().any(char::is_control) {
-        return Err(Error::invalid("owner", "`owner` must have 1 to 128 characters, none of them a control character"));
+        return Err(Error::invalid(
+            "owner",
+            "`owner` must have 1 to 128 characters, none of them a control character",
+        ));
     }
     Ok(OwnerId::new(name))
 }
@@ -213,7 +313,18 @@ fn json_line<T: Serialize>(value: &T) -> String {
 }
 
 fn audit_line(line: &AuditLine) -> String {
-    let AuditLine { at, key_id, operation, entity, entity_id, revision, outcome, attempts } = line;
-    json_line(&serde_json::json!({"at": at, "key_id": key_id, "operation": operation, "entity": entity, "entity_id": entity_id,
-        "revision": revision, "outcome": outcome, "attempts": attempts}))
+    let AuditLine {
+        at,
+        key_id,
+        operation,
+        entity,
+        entity_id,
+        revision,
+        outcome,
+        attempts,
+    } = line;
+    json_line(
+        &serde_json::json!({"at": at, "key_id": key_id, "operation": operation, "entity": entity, "entity_id": entity_id,
+        "revision": revision, "outcome": outcome, "attempts": attempts}),
+    )
 }

@@ -1,11 +1,14 @@
 //! The versions of artifacts: listing, fetching, restoring and comparing them.
 
 use context_model::{
-    ArtifactId, ArtifactState, ArtifactVersionSummary, DiffArtifactVersionsReply, DiffArtifactVersionsRequest, Error,
-    GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply, ListArtifactVersionsRequest, Operation,
-    RestoreArtifactVersionReply, RestoreArtifactVersionRequest, Result, Violations, invalid_input,
+    ArtifactId, ArtifactState, ArtifactVersionSummary, DiffArtifactVersionsReply,
+    DiffArtifactVersionsRequest, Error, GetArtifactVersionReply, GetArtifactVersionRequest,
+    ListArtifactVersionsReply, ListArtifactVersionsRequest, Operation, RestoreArtifactVersionReply,
+    RestoreArtifactVersionRequest, Result, Violations, invalid_input,
 };
-use context_store::{ArtifactHistory, ArtifactRestore, ListedVersion, StoredVersion, Usage, VersionLookup, seal};
+use context_store::{
+    ArtifactHistory, ArtifactRestore, ListedVersion, StoredVersion, Usage, VersionLookup, seal,
+};
 
 use crate::artifacts::{VERSION_BYTES, artifact_read, failed};
 use crate::{Caller, Engine, WriteContext, diff, validate};
@@ -18,18 +21,45 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `SCOPE_MISSING` without `read`; the store's errors.
-    pub async fn list_artifact_versions(&self, caller: &Caller, request: ListArtifactVersionsRequest) -> Result<ListArtifactVersionsReply> {
+    pub async fn list_artifact_versions(
+        &self,
+        caller: &Caller,
+        request: ListArtifactVersionsRequest,
+    ) -> Result<ListArtifactVersionsReply> {
         caller.require(Operation::ListArtifactVersions)?;
-        let ListArtifactVersionsRequest { artifact_id, min_revision } = request;
+        let ListArtifactVersionsRequest {
+            artifact_id,
+            min_revision,
+        } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let read = artifact_read(min_revision)?;
-        let found = self.artifacts()?.artifact_history(&caller.owner, id, RECENT_VERSIONS, read).await;
+        let found = self
+            .artifacts()?
+            .artifact_history(&caller.owner, id, RECENT_VERSIONS, read)
+            .await;
         let found = found.map_err(|error| failed(error, "list artifact versions"))?;
-        let ArtifactHistory { current_version, earlier } = found.value.ok_or_else(|| Error::artifact_not_found(&id))?;
-        let recent_versions = earlier.into_iter().filter(|earlier| is_sound(&id, earlier)).map(|earlier| {
-            let ListedVersion { version, title, at, changes, damaged: _ } = earlier;
-            ArtifactVersionSummary { version, title, updated_at: at, changes }
-        });
+        let ArtifactHistory {
+            current_version,
+            earlier,
+        } = found.value.ok_or_else(|| Error::artifact_not_found(&id))?;
+        let recent_versions = earlier
+            .into_iter()
+            .filter(|earlier| is_sound(&id, earlier))
+            .map(|earlier| {
+                let ListedVersion {
+                    version,
+                    title,
+                    at,
+                    changes,
+                    damaged: _,
+                } = earlier;
+                ArtifactVersionSummary {
+                    version,
+                    title,
+                    updated_at: at,
+                    changes,
+                }
+            });
         Ok(ListArtifactVersionsReply {
             artifact_id: id.to_string(),
             current_version,
@@ -44,15 +74,41 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `SCOPE_MISSING` without `read`; the
     /// store's errors.
-    pub async fn get_artifact_version(&self, caller: &Caller, request: GetArtifactVersionRequest) -> Result<GetArtifactVersionReply> {
+    pub async fn get_artifact_version(
+        &self,
+        caller: &Caller,
+        request: GetArtifactVersionRequest,
+    ) -> Result<GetArtifactVersionReply> {
         caller.require(Operation::GetArtifactVersion)?;
-        let GetArtifactVersionRequest { artifact_id, version_number, min_revision } = request;
+        let GetArtifactVersionRequest {
+            artifact_id,
+            version_number,
+            min_revision,
+        } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let number = version_field(version_number, "version_number")?;
-        let (mut versions, _, revision) = self.versions(caller, id, vec![Some(number)], min_revision).await?;
-        let found = versions.pop().flatten().ok_or_else(|| Error::artifact_version_not_found(&id, number))?;
-        let StoredVersion { version, title, content, metadata, at } = found;
-        Ok(GetArtifactVersionReply { version, title, content, metadata, updated_at: at, revision })
+        let (mut versions, _, revision) = self
+            .versions(caller, id, vec![Some(number)], min_revision)
+            .await?;
+        let found = versions
+            .pop()
+            .flatten()
+            .ok_or_else(|| Error::artifact_version_not_found(&id, number))?;
+        let StoredVersion {
+            version,
+            title,
+            content,
+            metadata,
+            at,
+        } = found;
+        Ok(GetArtifactVersionReply {
+            version,
+            title,
+            content,
+            metadata,
+            updated_at: at,
+            revision,
+        })
     }
 
     /// Makes a new version with the title, content and metadata of an earlier one.
@@ -68,13 +124,36 @@ impl Engine {
     ) -> Result<RestoreArtifactVersionReply> {
         caller.require(Operation::RestoreArtifactVersion)?;
         let options = self.write_options(caller, "restore_artifact_version", &request, &write)?;
-        let RestoreArtifactVersionRequest { artifact_id, version_number, expected_version } = request;
+        let RestoreArtifactVersionRequest {
+            artifact_id,
+            version_number,
+            expected_version,
+        } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let version = version_field(version_number, "version_number")?;
-        let expected_version = expected_version.map(|v| version_field(v, "expected_version")).transpose()?;
-        let restore = ArtifactRestore { id, version, expected_version };
-        self.admit(caller, &options, 1, Usage { entries: 0, artifacts: 0, bytes: VERSION_BYTES }).await?;
-        let written = self.artifacts()?.restore_artifact(&caller.owner, restore, options).await;
+        let expected_version = expected_version
+            .map(|v| version_field(v, "expected_version"))
+            .transpose()?;
+        let restore = ArtifactRestore {
+            id,
+            version,
+            expected_version,
+        };
+        self.admit(
+            caller,
+            &options,
+            1,
+            Usage {
+                entries: 0,
+                artifacts: 0,
+                bytes: VERSION_BYTES,
+            },
+        )
+        .await?;
+        let written = self
+            .artifacts()?
+            .restore_artifact(&caller.owner, restore, options)
+            .await;
         let written = written.map_err(|error| failed(error, "restore artifact version"))?;
         Ok(RestoreArtifactVersionReply {
             success: true,
@@ -90,23 +169,54 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `ARTIFACT_NOT_FOUND`; `ARTIFACT_VERSION_NOT_FOUND`; `SCOPE_MISSING` without `read`; the
     /// store's errors.
-    pub async fn diff_artifact_versions(&self, caller: &Caller, request: DiffArtifactVersionsRequest) -> Result<DiffArtifactVersionsReply> {
+    pub async fn diff_artifact_versions(
+        &self,
+        caller: &Caller,
+        request: DiffArtifactVersionsRequest,
+    ) -> Result<DiffArtifactVersionsReply> {
         caller.require(Operation::DiffArtifactVersions)?;
-        let DiffArtifactVersionsRequest { artifact_id, from_version, to_version, min_revision } = request;
+        let DiffArtifactVersionsRequest {
+            artifact_id,
+            from_version,
+            to_version,
+            min_revision,
+        } = request;
         let id = ArtifactId::parse(&artifact_id)?;
         let from = version_field(from_version, "from_version")?;
-        let to = to_version.map(|v| version_field(v, "to_version")).transpose()?;
-        let (mut versions, current, revision) = self.versions(caller, id, vec![Some(from), to], min_revision).await?;
-        let newer = versions.pop().flatten().ok_or_else(|| Error::artifact_version_not_found(&id, to.unwrap_or(current)))?;
-        let older = versions.pop().flatten().ok_or_else(|| Error::artifact_version_not_found(&id, from))?;
+        let to = to_version
+            .map(|v| version_field(v, "to_version"))
+            .transpose()?;
+        let (mut versions, current, revision) = self
+            .versions(caller, id, vec![Some(from), to], min_revision)
+            .await?;
+        let newer = versions
+            .pop()
+            .flatten()
+            .ok_or_else(|| Error::artifact_version_not_found(&id, to.unwrap_or(current)))?;
+        let older = versions
+            .pop()
+            .flatten()
+            .ok_or_else(|| Error::artifact_version_not_found(&id, from))?;
         let to_version = newer.version;
         let compare = move || {
             let (older, newer) = (state(older), state(newer));
             let changes = newer.changes_from(&older);
-            (changes, diff::unified(&older.content, &newer.content, from, to_version))
+            (
+                changes,
+                diff::unified(&older.content, &newer.content, from, to_version),
+            )
         };
-        let (changes, diff) = tokio::task::spawn_blocking(compare).await.map_err(Error::internal)?;
-        Ok(DiffArtifactVersionsReply { artifact_id: id.to_string(), from_version: from, to_version, changes, diff, revision })
+        let (changes, diff) = tokio::task::spawn_blocking(compare)
+            .await
+            .map_err(Error::internal)?;
+        Ok(DiffArtifactVersionsReply {
+            artifact_id: id.to_string(),
+            from_version: from,
+            to_version,
+            changes,
+            diff,
+            revision,
+        })
     }
 
     /// Versions of an artifact that exists, its current version's number, and the revision.
@@ -118,10 +228,16 @@ impl Engine {
         min_revision: Option<i64>,
     ) -> Result<(Vec<Option<StoredVersion>>, i64, i64)> {
         let read = artifact_read(min_revision)?;
-        let found = self.artifacts()?.artifact_versions(&caller.owner, id, numbers, read).await;
+        let found = self
+            .artifacts()?
+            .artifact_versions(&caller.owner, id, numbers, read)
+            .await;
         let found = found.map_err(|error| failed(error, "get artifact version"))?;
         match found.value {
-            VersionLookup::Artifact { current_version, versions } => Ok((versions, current_version, found.revision)),
+            VersionLookup::Artifact {
+                current_version,
+                versions,
+            } => Ok((versions, current_version, found.revision)),
             VersionLookup::NoArtifact => Err(Error::artifact_not_found(&id)),
         }
     }
@@ -130,7 +246,10 @@ impl Engine {
 /// Whether a version is what was stored. One that is not is counted, logged and left out.
 fn is_sound(id: &ArtifactId, listed: &ListedVersion) -> bool {
     if listed.damaged {
-        tracing::error!("A version was left out of a list: {}", seal::refuse_artifact(id, listed.version).message);
+        tracing::error!(
+            "A version was left out of a list: {}",
+            seal::refuse_artifact(id, listed.version).message
+        );
     }
     !listed.damaged
 }
@@ -142,6 +261,17 @@ fn version_field(version: i64, field: &str) -> Result<i64> {
 }
 
 fn state(version: StoredVersion) -> ArtifactState {
-    let StoredVersion { version: _, title, content, metadata, at: _ } = version;
-    ArtifactState { title, title_given: false, content, metadata }
+    let StoredVersion {
+        version: _,
+        title,
+        content,
+        metadata,
+        at: _,
+    } = version;
+    ArtifactState {
+        title,
+        title_given: false,
+        content,
+        metadata,
+    }
 }

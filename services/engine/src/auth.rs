@@ -17,7 +17,8 @@ use crate::verify::Verifier;
 use crate::{Caller, Clock};
 
 /// The documented sentence for everybody without a valid key. It does not say what is wrong with one.
-pub const AUTHENTICATION_REQUIRED: &str = "Authentication required. Please provide a valid API key.";
+pub const AUTHENTICATION_REQUIRED: &str =
+    "Authentication required. Please provide a valid API key.";
 
 /// For how long a key counts as it was read last: switching it off takes effect within this time, whoever did it.
 const FRESH: Duration = Duration::from_millis(500);
@@ -78,9 +79,17 @@ impl Authenticator {
     ///
     /// # Errors
     /// `FEATURE_UNAVAILABLE` when the database keeps no keys.
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rate: Option<Rate>, refusals: Arc<Refusals>) -> Result<Self> {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        rate: Option<Rate>,
+        refusals: Arc<Refusals>,
+    ) -> Result<Self> {
         if store.keys().is_none() {
-            return Err(Error::new(Reason::FeatureUnavailable, format!("API keys are not yet kept on {}", store.backend())));
+            return Err(Error::new(
+                Reason::FeatureUnavailable,
+                format!("API keys are not yet kept on {}", store.backend()),
+            ));
         }
         Ok(Self {
             verifier: Verifier::new(store.clone(), clock.clone()),
@@ -97,7 +106,10 @@ impl Authenticator {
     /// Accepts tokens too.
     #[must_use]
     pub fn with_tokens(self, tokens: Tokens) -> Self {
-        Self { tokens: Some(tokens), ..self }
+        Self {
+            tokens: Some(tokens),
+            ..self
+        }
     }
 
     /// How often bcrypt ran.
@@ -129,17 +141,30 @@ impl Authenticator {
             }
         };
         let mut known = locked(&slot.fast).clone();
-        if known.as_ref().is_none_or(|known| known.read_at.elapsed() >= FRESH) {
+        if known
+            .as_ref()
+            .is_none_or(|known| known.read_at.elapsed() >= FRESH)
+        {
             known = self.refresh(&slot).await?;
         }
-        let Some(known) = known.filter(|known| known.expires_at.is_none_or(|expiry| self.clock.now() < expiry)) else {
+        let Some(known) = known.filter(|known| {
+            known
+                .expires_at
+                .is_none_or(|expiry| self.clock.now() < expiry)
+        }) else {
             locked(&self.known).remove(&fingerprint);
             return Err(required());
         };
-        if known.touched_at.is_none_or(|at| at.elapsed() >= TOUCH_EVERY) {
+        if known
+            .touched_at
+            .is_none_or(|at| at.elapsed() >= TOUCH_EVERY)
+        {
             self.touch(&slot, &known);
         }
-        Ok(Authenticated { caller: known.caller, slot })
+        Ok(Authenticated {
+            caller: known.caller,
+            slot,
+        })
     }
 
     /// Counts one request of this caller.
@@ -180,13 +205,19 @@ impl Authenticator {
     /// Reads the row of a remembered key again; `None` when it is not valid any more.
     async fn refresh(&self, slot: &Slot) -> Result<Option<Known>> {
         let _one = slot.slow.lock().await;
-        let Some(before) = locked(&slot.fast).clone() else { return Ok(None) };
+        let Some(before) = locked(&slot.fast).clone() else {
+            return Ok(None);
+        };
         if before.read_at.elapsed() < FRESH {
             // Another request did it while this one waited.
             return Ok(Some(before));
         }
         let key_id = before.caller.key_id.as_deref().unwrap_or_default();
-        let stored = self.keys()?.key(&before.caller.owner, key_id).await.map_err(crate::store_error)?;
+        let stored = self
+            .keys()?
+            .key(&before.caller.owner, key_id)
+            .await
+            .map_err(crate::store_error)?;
         let stored = stored.filter(|key| key.hash == before.hash && key.deactivated_at.is_none());
         let known = stored.map(|key| Known::of(&key, before.touched_at));
         locked(&slot.fast).clone_from(&known);
@@ -204,7 +235,9 @@ impl Authenticator {
         }
         let (store, caller, now) = (self.store.clone(), known.caller.clone(), self.clock.now());
         tokio::spawn(async move {
-            let (Some(keys), Some(key_id)) = (store.keys(), caller.key_id.as_deref()) else { return };
+            let (Some(keys), Some(key_id)) = (store.keys(), caller.key_id.as_deref()) else {
+                return;
+            };
             if let Err(error) = keys.touch_key(&caller.owner, key_id, now).await {
                 tracing::warn!(%error, "The time of a key's last use was not written");
             }
@@ -224,13 +257,21 @@ impl Authenticator {
 
 impl Known {
     fn of(key: &StoredKey, touched_at: Option<Instant>) -> Self {
-        Self { hash: key.hash.clone(), expires_at: key.expires_at, caller: Arc::new(caller_of(key)), read_at: Instant::now(), touched_at }
+        Self {
+            hash: key.hash.clone(),
+            expires_at: key.expires_at,
+            caller: Arc::new(caller_of(key)),
+            read_at: Instant::now(),
+            touched_at,
+        }
     }
 }
 
 impl std::fmt::Debug for Authenticator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Authenticator").field("verifications", &self.verifications()).finish_non_exhaustive()
+        f.debug_struct("Authenticator")
+            .field("verifications", &self.verifications())
+            .finish_non_exhaustive()
     }
 }
 

@@ -79,12 +79,17 @@ impl Engine {
     }
 
     async fn pass(&self) -> Pass {
-        let Ok((ready, vectors)) = self.meaning() else { return Pass::Off };
+        let Ok((ready, vectors)) = self.meaning() else {
+            return Pass::Off;
+        };
         let (mut after, mut embedded) = (None, 0);
         let mut at_once = ENTRIES;
         let (mut done_in_a_row, mut failed_in_a_row, mut passed_over) = (0, 0, 0);
         loop {
-            let page = match vectors.unembedded(&ready.model, after.as_ref(), at_once).await {
+            let page = match vectors
+                .unembedded(&ready.model, after.as_ref(), at_once)
+                .await
+            {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::debug!(error = %error, "Entries without vectors cannot be read now");
@@ -105,9 +110,12 @@ impl Engine {
                     (at_once, done_in_a_row) = (at_once / 2, 0);
                     continue;
                 }
-                Err(failure) if failure.retry_after.is_none() && failed_in_a_row < FAILURES_IN_A_ROW => {
+                Err(failure)
+                    if failure.retry_after.is_none() && failed_in_a_row < FAILURES_IN_A_ROW =>
+                {
                     tracing::debug!(error = %failure.error, "An entry keeps waiting for its vectors, and those behind it do not");
-                    (done_in_a_row, failed_in_a_row, passed_over) = (0, failed_in_a_row + 1, passed_over + 1);
+                    (done_in_a_row, failed_in_a_row, passed_over) =
+                        (0, failed_in_a_row + 1, passed_over + 1);
                 }
                 Err(failure) => {
                     tracing::debug!(error = %failure.error, "Entries keep waiting for their vectors");
@@ -122,7 +130,11 @@ impl Engine {
         if embedded > 0 {
             tracing::info!(entries = embedded, "Embedded entries that waited for it");
         }
-        if passed_over > 0 { Pass::Failed(None) } else { Pass::Done }
+        if passed_over > 0 {
+            Pass::Failed(None)
+        } else {
+            Pass::Done
+        }
     }
 }
 
@@ -147,16 +159,26 @@ pub(crate) struct Failure {
 ///
 /// # Errors
 /// The provider or the database is away.
-pub(crate) async fn slice(ready: &Arc<Ready>, vectors: &dyn VectorStore, entries: Vec<Unembedded>) -> Result<Slice, Failure> {
+pub(crate) async fn slice(
+    ready: &Arc<Ready>,
+    vectors: &dyn VectorStore,
+    entries: Vec<Unembedded>,
+) -> Result<Slice, Failure> {
     let mut done = Slice::default();
     if entries.is_empty() {
         return Ok(done);
     }
-    let texts = entries.iter().map(|entry| Some(entry.text.clone())).collect();
+    let texts = entries
+        .iter()
+        .map(|entry| Some(entry.text.clone()))
+        .collect();
     let embeddings = match embed(ready, texts, usize::MAX).await {
         Ok(embeddings) => embeddings,
         Err(error @ ProviderError::Unavailable { retry_after, .. }) => {
-            return Err(Failure { error: meaning::provider_error(error), retry_after });
+            return Err(Failure {
+                error: meaning::provider_error(error),
+                retry_after,
+            });
         }
         // One of them cannot be embedded; the others can, alone.
         Err(error) if entries.len() > 1 => {
@@ -170,18 +192,31 @@ pub(crate) async fn slice(ready: &Arc<Ready>, vectors: &dyn VectorStore, entries
         }
         Err(error) => {
             tracing::warn!(error = %error, entry.id = entries[0].id, "An entry cannot be embedded");
-            return Ok(Slice { taken: 0, refused: 1 });
+            return Ok(Slice {
+                taken: 0,
+                refused: 1,
+            });
         }
     };
     let mut of_owner: HashMap<OwnerId, Vec<LateEmbedding>> = HashMap::new();
     for (entry, embedding) in entries.into_iter().zip(embeddings) {
         if let Embedding::Now(embedded) = embedding {
-            of_owner.entry(entry.owner).or_default().push(LateEmbedding { id: entry.id, version: entry.version, embedded });
+            of_owner
+                .entry(entry.owner)
+                .or_default()
+                .push(LateEmbedding {
+                    id: entry.id,
+                    version: entry.version,
+                    embedded,
+                });
         }
     }
     for (owner, embeddings) in of_owner {
         let taken = vectors.add_embeddings(&owner, embeddings).await;
-        done.taken += taken.map_err(|error| Failure { error: crate::store_error(error), retry_after: None })?;
+        done.taken += taken.map_err(|error| Failure {
+            error: crate::store_error(error),
+            retry_after: None,
+        })?;
     }
     Ok(done)
 }

@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use context_model::{Error, Filter, FilterInput, Operation, Reason, Resource, Result, Scope, ThreadId, ThreadSet, Violations};
+use context_model::{
+    Error, Filter, FilterInput, Operation, Reason, Resource, Result, Scope, ThreadId, ThreadSet,
+    Violations,
+};
 use context_store::{Memory, OwnerId};
 
 /// Who makes a request, as the transport has established it. No operation can be called without one.
@@ -51,7 +54,9 @@ impl Reach {
     /// The reach with this wire name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Contexts, Self::Artifacts].into_iter().find(|reach| reach.as_str() == Some(name))
+        [Self::Contexts, Self::Artifacts]
+            .into_iter()
+            .find(|reach| reach.as_str() == Some(name))
     }
 }
 
@@ -73,7 +78,10 @@ impl Caller {
     /// The same caller over TCP, where every user of the machine can connect.
     #[must_use]
     pub fn local_over_tcp() -> Self {
-        Self { administers_keys: false, ..Self::local() }
+        Self {
+            administers_keys: false,
+            ..Self::local()
+        }
     }
 
     /// Checks that the caller may run an operation. Which threads it reaches is checked where the request is known.
@@ -86,20 +94,30 @@ impl Caller {
                             over TCP they are with AUTH=keys or AUTH=oidc";
             return Err(Error::new(Reason::FeatureUnavailable, sentence));
         }
-        if let Some(scope) = operation.scope().filter(|scope| !self.scopes.contains(scope)) {
-            let sentence = format!("this operation needs the scope `{}`, which the credentials do not carry", scope.as_str());
+        if let Some(scope) = operation
+            .scope()
+            .filter(|scope| !self.scopes.contains(scope))
+        {
+            let sentence = format!(
+                "this operation needs the scope `{}`, which the credentials do not carry",
+                scope.as_str()
+            );
             return Err(Error::new(Reason::ScopeMissing, sentence));
         }
         let is_reached = match (operation.resource(), &self.reach) {
-            (_, Reach::All) | (Resource::Context, Reach::Contexts | Reach::Threads(_)) | (Resource::Artifact, Reach::Artifacts) => true,
-            (Resource::Context, Reach::Artifacts) | (Resource::Artifact, Reach::Contexts | Reach::Threads(_)) => false,
+            (_, Reach::All)
+            | (Resource::Context, Reach::Contexts | Reach::Threads(_))
+            | (Resource::Artifact, Reach::Artifacts) => true,
+            (Resource::Context, Reach::Artifacts)
+            | (Resource::Artifact, Reach::Contexts | Reach::Threads(_)) => false,
             // A narrowed key that could make keys could make one that is not narrowed.
             (Resource::ApiKey, _) => operation.scope().is_none(),
         };
         match self.reach.as_str() {
-            Some(only) if !is_reached => {
-                Err(Error::new(Reason::ScopeMissing, format!("the credentials are narrowed to {only} and do not reach this operation")))
-            }
+            Some(only) if !is_reached => Err(Error::new(
+                Reason::ScopeMissing,
+                format!("the credentials are narrowed to {only} and do not reach this operation"),
+            )),
             _ => Ok(()),
         }
     }
@@ -119,19 +137,30 @@ impl Caller {
     /// `SCOPE_MISSING` when it is narrowed to others.
     pub fn require_thread(&self, thread: &ThreadId) -> Result<()> {
         match self.within() {
-            Some(threads) if !threads.contains(thread.as_str()) => {
-                Err(Error::new(Reason::ScopeMissing, "the credentials are narrowed to other threads and do not reach this one"))
-            }
+            Some(threads) if !threads.contains(thread.as_str()) => Err(Error::new(
+                Reason::ScopeMissing,
+                "the credentials are narrowed to other threads and do not reach this one",
+            )),
             _ => Ok(()),
         }
     }
 
     /// What a search of the caller's must satisfy, and how many filters the caller gave. No operation takes filters by
     /// another way.
-    pub(crate) fn filter(&self, given: FilterInput, violations: &mut Violations) -> (Filter, usize) {
+    pub(crate) fn filter(
+        &self,
+        given: FilterInput,
+        violations: &mut Violations,
+    ) -> (Filter, usize) {
         let filter = Filter::parse(given, violations);
         let count = filter.count();
-        (Filter { within: self.within().cloned(), ..filter }, count)
+        (
+            Filter {
+                within: self.within().cloned(),
+                ..filter
+            },
+            count,
+        )
     }
 }
 

@@ -51,8 +51,16 @@ mod tests {
     #[test]
     fn key_order_does_not_matter_and_everything_else_does() {
         let hash = |operation: &str, value: Value| hash(operation, &value).unwrap();
-        assert_eq!(hash("a", json!({"x": 1, "y": [2]})), hash("a", json!({"y": [2], "x": 1})));
-        for other in [json!({"x": 1, "y": [2.0]}), json!({"x": 1, "y": ["2"]}), json!({"x": 1, "y": 2}), json!({"xy": 1})] {
+        assert_eq!(
+            hash("a", json!({"x": 1, "y": [2]})),
+            hash("a", json!({"y": [2], "x": 1}))
+        );
+        for other in [
+            json!({"x": 1, "y": [2.0]}),
+            json!({"x": 1, "y": ["2"]}),
+            json!({"x": 1, "y": 2}),
+            json!({"xy": 1}),
+        ] {
             assert_ne!(hash("a", json!({"x": 1, "y": [2]})), hash("a", other));
         }
         assert_ne!(hash("a", json!({})), hash("b", json!({})));

@@ -14,7 +14,9 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let elapsed = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp(i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX))
     }
 }

@@ -119,7 +119,10 @@ impl EngineConfig {
     /// # Errors
     /// Names the switch and what is missing.
     pub fn check(&self) -> Result<(), StartError> {
-        if self.hybrid == Switch::True && self.fts == Switch::False && self.semantic == Switch::False {
+        if self.hybrid == Switch::True
+            && self.fts == Switch::False
+            && self.semantic == Switch::False
+        {
             return Err(StartError {
                 setting: "ENABLE_HYBRID_SEARCH",
                 missing: "full-text search and semantic search are off (ENABLE_FTS=false, ENABLE_SEMANTIC_SEARCH=false)",

@@ -1,8 +1,9 @@
 //! Storing, updating and fetching entries.
 
 use context_model::{
-    BatchReply, BatchResult, Entry, EntryUpdate, Error, GetContextByIdsReply, GetContextByIdsRequest, Limits, Metadata, MetadataChange,
-    NewEntry, Operation, Result, StoreContextBatchRequest, StoreContextReply, StoreContextRequest, UpdateContextBatchRequest,
+    BatchReply, BatchResult, Entry, EntryUpdate, Error, GetContextByIdsReply,
+    GetContextByIdsRequest, Limits, Metadata, MetadataChange, NewEntry, Operation, Result,
+    StoreContextBatchRequest, StoreContextReply, StoreContextRequest, UpdateContextBatchRequest,
     UpdateContextReply, UpdateContextRequest, Violations,
 };
 use context_store::{ItemOutcome, RowSelection, StoredBatch, StoredEntry, Usage, Written, seal};
@@ -16,34 +17,67 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
-    pub async fn store_context(&self, caller: &Caller, request: StoreContextRequest, write: WriteContext) -> Result<StoreContextReply> {
+    pub async fn store_context(
+        &self,
+        caller: &Caller,
+        request: StoreContextRequest,
+        write: WriteContext,
+    ) -> Result<StoreContextReply> {
         caller.require(Operation::StoreContext)?;
         let mut options = self.write_options(caller, "store_context", &request, &write)?;
         let entry = validate::entry(request, &self.config.limits, &mut 0)?;
         caller.require_thread(&entry.thread_id)?;
         let admitted = self.admit(caller, &options, 1, of_entry(&entry)).await?;
         let wants_summary = self.wants_summary(&entry.text);
-        let Embeddings { items, pending } = self.embed_new(admitted, || vec![Some(entry.text.clone())]).await?;
+        let Embeddings { items, pending } = self
+            .embed_new(admitted, || vec![Some(entry.text.clone())])
+            .await?;
         options.embeddings = items;
         let thread_id = entry.thread_id.as_str().to_owned();
-        let written = self.store.store_contexts(&caller.owner, vec![entry], true, options).await.map_err(one_item)?;
-        let (ItemOutcome { id, version, duplicate }, revision) = single(written)?;
+        let written = self
+            .store
+            .store_contexts(&caller.owner, vec![entry], true, options)
+            .await
+            .map_err(one_item)?;
+        let (
+            ItemOutcome {
+                id,
+                version,
+                duplicate,
+            },
+            revision,
+        ) = single(written)?;
         if wants_summary && !duplicate {
             self.awaits_summary(caller, id);
         }
         let message = if duplicate {
-            format!("Context {id} is the thread's newest entry and says the same; no second one was stored")
+            format!(
+                "Context {id} is the thread's newest entry and says the same; no second one was stored"
+            )
         } else {
             self.stored_message(format!("Stored context {id}"), pending)
         };
-        Ok(StoreContextReply { success: true, context_id: id, thread_id, message, version, revision, duplicate })
+        Ok(StoreContextReply {
+            success: true,
+            context_id: id,
+            thread_id,
+            message,
+            version,
+            revision,
+            duplicate,
+        })
     }
 
     /// Stores up to 100 entries in one transaction.
     ///
     /// # Errors
     /// As [`store_context`](Self::store_context); with `atomic` the first bad item is the error, named by its index.
-    pub async fn store_context_batch(&self, caller: &Caller, request: StoreContextBatchRequest, write: WriteContext) -> Result<BatchReply> {
+    pub async fn store_context_batch(
+        &self,
+        caller: &Caller,
+        request: StoreContextBatchRequest,
+        write: WriteContext,
+    ) -> Result<BatchReply> {
         caller.require(Operation::StoreContextBatch)?;
         let mut options = self.write_options(caller, "store_context_batch", &request, &write)?;
         let StoreContextBatchRequest { entries, atomic } = request;
@@ -58,14 +92,35 @@ impl Engine {
         let Checked { items, failed } = Checked::new(entries, atomic, "entries")?;
         let usage = items.iter().map(of_entry);
         let bytes = usage.fold(0_u64, |sum, usage| sum.saturating_add(usage.bytes));
-        let admitted = self.admit(caller, &options, items.len(), Usage { entries: items.len() as u64, artifacts: 0, bytes }).await?;
-        let want_summaries: Vec<bool> = items.iter().map(|entry| self.wants_summary(&entry.text)).collect();
-        let embeddings = self.embed_new(admitted, || items.iter().map(|entry| Some(entry.text.clone())).collect()).await?;
+        let admitted = self
+            .admit(
+                caller,
+                &options,
+                items.len(),
+                Usage {
+                    entries: items.len() as u64,
+                    artifacts: 0,
+                    bytes,
+                },
+            )
+            .await?;
+        let want_summaries: Vec<bool> = items
+            .iter()
+            .map(|entry| self.wants_summary(&entry.text))
+            .collect();
+        let embeddings = self
+            .embed_new(admitted, || {
+                items.iter().map(|entry| Some(entry.text.clone())).collect()
+            })
+            .await?;
         options.embeddings = embeddings.items;
         let written = if items.is_empty() {
             self.nothing_written(caller).await?
         } else {
-            self.store.store_contexts(&caller.owner, items, atomic, options).await.map_err(|e| e.into_error("entries"))?
+            self.store
+                .store_contexts(&caller.owner, items, atomic, options)
+                .await
+                .map_err(|e| e.into_error("entries"))?
         };
         self.await_summaries(caller, &want_summaries, &written.outcome);
         let mut reply = batch_reply(written, failed, "Stored", |_| None, |_| None);
@@ -78,23 +133,65 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `CONTEXT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
     /// `write`; the store's errors.
-    pub async fn update_context(&self, caller: &Caller, request: UpdateContextRequest, write: WriteContext) -> Result<UpdateContextReply> {
+    pub async fn update_context(
+        &self,
+        caller: &Caller,
+        request: UpdateContextRequest,
+        write: WriteContext,
+    ) -> Result<UpdateContextReply> {
         caller.require(Operation::UpdateContext)?;
         let mut options = self.write_options(caller, "update_context", &request, &write)?;
         let update = validate::update(request, &self.config.limits, &mut 0)?;
         self.reached(caller, &[update.id]).await?.check(update.id)?;
-        let admitted = self.admit(caller, &options, 1, Usage { entries: 0, artifacts: 0, bytes: of_update(&update) }).await?;
-        let wants_summary = update.text.as_deref().is_some_and(|text| self.wants_summary(text));
-        let Embeddings { items, pending } = self.embed_new(admitted, || vec![update.text.clone()]).await?;
+        let admitted = self
+            .admit(
+                caller,
+                &options,
+                1,
+                Usage {
+                    entries: 0,
+                    artifacts: 0,
+                    bytes: of_update(&update),
+                },
+            )
+            .await?;
+        let wants_summary = update
+            .text
+            .as_deref()
+            .is_some_and(|text| self.wants_summary(text));
+        let Embeddings { items, pending } = self
+            .embed_new(admitted, || vec![update.text.clone()])
+            .await?;
         options.embeddings = items;
         let updated_fields = update.updated_fields();
-        let written = self.store.update_contexts(&caller.owner, vec![update], true, options).await.map_err(one_item)?;
-        let (ItemOutcome { id, version, duplicate: _ }, revision) = single(written)?;
+        let written = self
+            .store
+            .update_contexts(&caller.owner, vec![update], true, options)
+            .await
+            .map_err(one_item)?;
+        let (
+            ItemOutcome {
+                id,
+                version,
+                duplicate: _,
+            },
+            revision,
+        ) = single(written)?;
         if wants_summary {
             self.awaits_summary(caller, id);
         }
-        let message = self.stored_message(format!("Updated {} of context {id}", updated_fields.join(", ")), pending);
-        Ok(UpdateContextReply { success: true, context_id: id, updated_fields, message, version, revision })
+        let message = self.stored_message(
+            format!("Updated {} of context {id}", updated_fields.join(", ")),
+            pending,
+        );
+        Ok(UpdateContextReply {
+            success: true,
+            context_id: id,
+            updated_fields,
+            message,
+            version,
+            revision,
+        })
     }
 
     /// Changes up to 100 entries in one transaction.
@@ -122,19 +219,53 @@ impl Engine {
         });
         let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
         let bytes = items.iter().map(of_update).fold(0, u64::saturating_add);
-        let admitted = self.admit(caller, &options, items.len(), Usage { entries: 0, artifacts: 0, bytes }).await?;
-        let want_summaries: Vec<bool> =
-            items.iter().map(|update| update.text.as_deref().is_some_and(|text| self.wants_summary(text))).collect();
-        let embeddings = self.embed_new(admitted, || items.iter().map(|update| update.text.clone()).collect()).await?;
+        let admitted = self
+            .admit(
+                caller,
+                &options,
+                items.len(),
+                Usage {
+                    entries: 0,
+                    artifacts: 0,
+                    bytes,
+                },
+            )
+            .await?;
+        let want_summaries: Vec<bool> = items
+            .iter()
+            .map(|update| {
+                update
+                    .text
+                    .as_deref()
+                    .is_some_and(|text| self.wants_summary(text))
+            })
+            .collect();
+        let embeddings = self
+            .embed_new(admitted, || {
+                items.iter().map(|update| update.text.clone()).collect()
+            })
+            .await?;
         options.embeddings = embeddings.items;
-        let fields: Vec<Vec<String>> = items.iter().map(context_model::EntryUpdate::updated_fields).collect();
+        let fields: Vec<Vec<String>> = items
+            .iter()
+            .map(context_model::EntryUpdate::updated_fields)
+            .collect();
         let written = if items.is_empty() {
             self.nothing_written(caller).await?
         } else {
-            self.store.update_contexts(&caller.owner, items, atomic, options).await.map_err(|e| e.into_error("updates"))?
+            self.store
+                .update_contexts(&caller.owner, items, atomic, options)
+                .await
+                .map_err(|e| e.into_error("updates"))?
         };
         self.await_summaries(caller, &want_summaries, &written.outcome);
-        let mut reply = batch_reply(written, failed, "Updated", |stored| fields.get(stored).cloned(), |index| ids.get(index).copied());
+        let mut reply = batch_reply(
+            written,
+            failed,
+            "Updated",
+            |stored| fields.get(stored).cloned(),
+            |index| ids.get(index).copied(),
+        );
         reply.message = self.stored_message(reply.message, embeddings.pending);
         Ok(reply)
     }
@@ -143,9 +274,17 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `STORAGE_CORRUPT` naming the entries that are not what was stored, without which the others can be had; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
-    pub async fn get_context_by_ids(&self, caller: &Caller, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply> {
+    pub async fn get_context_by_ids(
+        &self,
+        caller: &Caller,
+        request: GetContextByIdsRequest,
+    ) -> Result<GetContextByIdsReply> {
         caller.require(Operation::GetContextByIds)?;
-        let GetContextByIdsRequest { context_ids, include_images, min_revision } = request;
+        let GetContextByIdsRequest {
+            context_ids,
+            include_images,
+            min_revision,
+        } = request;
         let mut violations = Violations::default();
         let ids = validate::ids(context_ids, Limits::MAX_GET, "context_ids", &mut violations);
         let min_revision = validate::min_revision(min_revision, &mut violations);
@@ -158,13 +297,24 @@ impl Engine {
             max_bytes: self.max_reply_bytes(),
             memory: caller.memory.clone(),
         };
-        let page = self.store.get_contexts(&caller.owner, ids, selection, Self::read(min_revision)).await.map_err(crate::store_error)?;
+        let page = self
+            .store
+            .get_contexts(&caller.owner, ids, selection, Self::read(min_revision))
+            .await
+            .map_err(crate::store_error)?;
         refuse_damaged(&page.entries)?;
-        Ok(GetContextByIdsReply { result: page.entries.into_iter().map(full_entry).collect(), revision: page.revision })
+        Ok(GetContextByIdsReply {
+            result: page.entries.into_iter().map(full_entry).collect(),
+            revision: page.revision,
+        })
     }
 
     /// The embeddings of a write's texts; none for one that is repeated, which stores nothing.
-    async fn embed_new(&self, admitted: Admitted, texts: impl FnOnce() -> Vec<Option<String>>) -> Result<Embeddings> {
+    async fn embed_new(
+        &self,
+        admitted: Admitted,
+        texts: impl FnOnce() -> Vec<Option<String>>,
+    ) -> Result<Embeddings> {
         match admitted {
             Admitted::New => self.embed(texts()).await,
             Admitted::Repeated => Ok(Embeddings::default()),
@@ -173,8 +323,18 @@ impl Engine {
 
     /// Notes which items of a batch wait for summaries.
     fn await_summaries(&self, caller: &Caller, wanted: &[bool], batch: &StoredBatch) {
-        for (item, _) in batch.items.iter().zip(wanted).filter(|(_, wanted)| **wanted) {
-            if let Ok(ItemOutcome { id, version: _, duplicate: false }) = item {
+        for (item, _) in batch
+            .items
+            .iter()
+            .zip(wanted)
+            .filter(|(_, wanted)| **wanted)
+        {
+            if let Ok(ItemOutcome {
+                id,
+                version: _,
+                duplicate: false,
+            }) = item
+            {
                 self.awaits_summary(caller, *id);
             }
         }
@@ -182,8 +342,15 @@ impl Engine {
 
     /// The outcome of a batch of which no item was worth sending to the store.
     async fn nothing_written(&self, caller: &Caller) -> Result<Written<StoredBatch>> {
-        let statistics = self.store.statistics(&caller.owner, Self::read(None)).await.map_err(crate::store_error)?;
-        Ok(Written { outcome: StoredBatch { items: Vec::new() }, revision: statistics.revision })
+        let statistics = self
+            .store
+            .statistics(&caller.owner, Self::read(None))
+            .await
+            .map_err(crate::store_error)?;
+        Ok(Written {
+            outcome: StoredBatch { items: Vec::new() },
+            revision: statistics.revision,
+        })
     }
 
     /// Bytes of text and images in one reply: what is left of the largest message after base64 and JSON.
@@ -201,7 +368,10 @@ struct Checked<T> {
 
 impl<T> Checked<T> {
     fn new(items: impl Iterator<Item = Result<T>>, atomic: bool, field: &str) -> Result<Self> {
-        let mut checked = Self { items: Vec::new(), failed: Vec::new() };
+        let mut checked = Self {
+            items: Vec::new(),
+            failed: Vec::new(),
+        };
         for (index, item) in items.enumerate() {
             match item {
                 Ok(item) => checked.items.push(item),
@@ -227,7 +397,10 @@ fn batch_reply(
     updated_fields: impl Fn(usize) -> Option<Vec<String>>,
     id_of: impl Fn(usize) -> Option<i64>,
 ) -> BatchReply {
-    let Written { outcome: StoredBatch { items }, revision } = written;
+    let Written {
+        outcome: StoredBatch { items },
+        revision,
+    } = written;
     let total = items.len() + failed.len();
     let mut failed = failed.into_iter().peekable();
     let mut stored = items.into_iter().enumerate();
@@ -271,18 +444,40 @@ fn batch_reply(
 
 /// What an entry adds to what its owner has.
 fn of_entry(entry: &NewEntry) -> Usage {
-    let NewEntry { text, metadata, images, .. } = entry;
-    Usage { entries: 1, artifacts: 0, bytes: quota::bytes(text, metadata.as_ref().map(Metadata::as_object), images.as_deref()) }
+    let NewEntry {
+        text,
+        metadata,
+        images,
+        ..
+    } = entry;
+    Usage {
+        entries: 1,
+        artifacts: 0,
+        bytes: quota::bytes(
+            text,
+            metadata.as_ref().map(Metadata::as_object),
+            images.as_deref(),
+        ),
+    }
 }
 
 /// The bytes that an update adds, at most.
 fn of_update(update: &EntryUpdate) -> u64 {
-    let EntryUpdate { text, metadata, images, .. } = update;
+    let EntryUpdate {
+        text,
+        metadata,
+        images,
+        ..
+    } = update;
     let metadata = metadata.as_ref().map(|change| match change {
         MetadataChange::Replace(metadata) => metadata.as_object(),
         MetadataChange::Patch(patch) => patch,
     });
-    quota::bytes(text.as_deref().unwrap_or_default(), metadata, images.as_deref())
+    quota::bytes(
+        text.as_deref().unwrap_or_default(),
+        metadata,
+        images.as_deref(),
+    )
 }
 
 /// The error of a single call: it has no index to name.
@@ -294,18 +489,30 @@ fn one_item(error: context_store::StoreError) -> Error {
 }
 
 fn single(written: Written<StoredBatch>) -> Result<(ItemOutcome, i64)> {
-    let Written { outcome: StoredBatch { mut items }, revision } = written;
+    let Written {
+        outcome: StoredBatch { mut items },
+        revision,
+    } = written;
     match items.pop() {
         Some(Ok(outcome)) => Ok((outcome, revision)),
         Some(Err(error)) => Err(error.0),
-        None => Err(Error::new(context_model::Reason::Internal, "internal error; the store gave no outcome")),
+        None => Err(Error::new(
+            context_model::Reason::Internal,
+            "internal error; the store gave no outcome",
+        )),
     }
 }
 
 /// Leaving a damaged entry out would say that it does not exist.
 fn refuse_damaged(entries: &[StoredEntry]) -> Result<()> {
-    let mut damaged = entries.iter().filter_map(|entry| entry.damage.map(|part| seal::refuse_context(entry.id, part)));
-    let Some(mut error) = damaged.next() else { return Ok(()) };
+    let mut damaged = entries.iter().filter_map(|entry| {
+        entry
+            .damage
+            .map(|part| seal::refuse_context(entry.id, part))
+    });
+    let Some(mut error) = damaged.next() else {
+        return Ok(());
+    };
     for further in damaged {
         error.message.push_str(". Likewise, ");
         error.message.push_str(&further.message);
@@ -329,5 +536,18 @@ fn full_entry(entry: StoredEntry) -> Entry {
         images,
         damage: _,
     } = entry;
-    Entry { id, thread_id, source, content_type, text_content: text, summary, metadata, tags, created_at, updated_at, version, images }
+    Entry {
+        id,
+        thread_id,
+        source,
+        content_type,
+        text_content: text,
+        summary,
+        metadata,
+        tags,
+        created_at,
+        updated_at,
+        version,
+        images,
+    }
 }

@@ -13,8 +13,13 @@ pub(crate) fn unified(older: &str, newer: &str, from: i64, to: i64) -> String {
     if older == newer {
         return String::new();
     }
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(older, newer);
-    diff.unified_diff().context_radius(3).header(&format!("version {from}"), &format!("version {to}")).to_string()
+    let diff = TextDiff::configure()
+        .timeout(PATIENCE)
+        .diff_lines(older, newer);
+    diff.unified_diff()
+        .context_radius(3)
+        .header(&format!("version {from}"), &format!("version {to}"))
+        .to_string()
 }
 
 #[cfg(test)]
@@ -37,7 +42,11 @@ mod tests {
 
     #[test]
     fn texts_without_anything_in_common_are_compared_in_bounded_time() {
-        let lines = |letter: char| (0..50_000).map(|i| format!("{letter}{}\n", i % 7)).collect::<String>();
+        let lines = |letter: char| {
+            (0..50_000)
+                .map(|i| format!("{letter}{}\n", i % 7))
+                .collect::<String>()
+        };
         let started = std::time::Instant::now();
         let diff = unified(&lines('a'), &lines('b'), 1, 2);
         assert!(diff.lines().count() > 100_000, "{}", diff.len());

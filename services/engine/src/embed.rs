@@ -49,21 +49,36 @@ impl Engine {
         }
         let ready = match self.meaning() {
             Ok((ready, _)) => ready,
-            Err(reason) if self.awaits_meaning() && self.config.on_embedding_failure == OnFailure::Fail => {
+            Err(reason)
+                if self.awaits_meaning() && self.config.on_embedding_failure == OnFailure::Fail =>
+            {
                 return Err(meaning::provider_error(ProviderError::unavailable(reason)));
             }
-            Err(_) => return Ok(Embeddings { items: Vec::new(), pending: self.awaits_meaning() }),
+            Err(_) => {
+                return Ok(Embeddings {
+                    items: Vec::new(),
+                    pending: self.awaits_meaning(),
+                });
+            }
         };
         let count = texts.len();
         let outcome = tokio::time::timeout(WRITE_PATIENCE, embed(&ready, texts, WRITE_CHUNKS))
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")));
         match outcome {
-            Ok(items) => Ok(Embeddings { items, pending: false }),
-            Err(error) if self.config.on_embedding_failure == OnFailure::Fail => Err(meaning::provider_error(error)),
+            Ok(items) => Ok(Embeddings {
+                items,
+                pending: false,
+            }),
+            Err(error) if self.config.on_embedding_failure == OnFailure::Fail => {
+                Err(meaning::provider_error(error))
+            }
             Err(error) => {
                 tracing::warn!(error = %error, "Entries are stored without vectors; they follow in the background");
-                Ok(Embeddings { items: vec![Embedding::Later; count], pending: true })
+                Ok(Embeddings {
+                    items: vec![Embedding::Later; count],
+                    pending: true,
+                })
             }
         }
     }
@@ -82,40 +97,67 @@ impl Engine {
 ///
 /// # Errors
 /// The provider's; more than `max_chunks`.
-pub(crate) async fn embed(ready: &Arc<Ready>, texts: Vec<Option<String>>, max_chunks: usize) -> Result<Vec<Embedding>, ProviderError> {
+pub(crate) async fn embed(
+    ready: &Arc<Ready>,
+    texts: Vec<Option<String>>,
+    max_chunks: usize,
+) -> Result<Vec<Embedding>, ProviderError> {
     let cutting = Arc::clone(ready);
     // Tokenizing a megabyte takes a while.
-    let parts =
-        tokio::task::spawn_blocking(move || texts.into_iter().map(|text| text.map(|text| cut(&cutting, &text))).collect::<Vec<_>>())
-            .await
-            .map_err(|_| ProviderError::Malformed("the texts could not be cut into chunks".to_owned()))?;
+    let parts = tokio::task::spawn_blocking(move || {
+        texts
+            .into_iter()
+            .map(|text| text.map(|text| cut(&cutting, &text)))
+            .collect::<Vec<_>>()
+    })
+    .await
+    .map_err(|_| ProviderError::Malformed("the texts could not be cut into chunks".to_owned()))?;
     if parts.iter().flatten().map(Vec::len).sum::<usize>() > max_chunks {
         return Err(ProviderError::unavailable("the text is long"));
     }
     let stores_tokens = |parts: &[Part]| ready.stores_tokens && parts.len() <= TOKENS_CHUNKS;
-    let (with_tokens, without): (Vec<&[Part]>, Vec<&[Part]>) =
-        parts.iter().flatten().map(Vec::as_slice).partition(|parts| stores_tokens(parts));
+    let (with_tokens, without): (Vec<&[Part]>, Vec<&[Part]>) = parts
+        .iter()
+        .flatten()
+        .map(Vec::as_slice)
+        .partition(|parts| stores_tokens(parts));
     let mut with_tokens = vectors(ready, &with_tokens, true).await?.into_iter();
     let mut without = vectors(ready, &without, false).await?.into_iter();
     let of_text = |parts: Option<Vec<Part>>| match parts {
         None => Embedding::Later,
         Some(parts) => {
-            let vectors = if stores_tokens(&parts) { &mut with_tokens } else { &mut without };
+            let vectors = if stores_tokens(&parts) {
+                &mut with_tokens
+            } else {
+                &mut without
+            };
             let chunk = |(part, found): (&Part, TextVectors)| EmbeddedChunk {
                 start: part.start,
                 end: part.end,
                 vector: found.vector,
                 tokens: found.tokens.map(TokenCodes::into_bytes),
             };
-            Embedding::Now(Embedded { model: ready.model.clone(), chunks: parts.iter().zip(vectors).map(chunk).collect() })
+            Embedding::Now(Embedded {
+                model: ready.model.clone(),
+                chunks: parts.iter().zip(vectors).map(chunk).collect(),
+            })
         }
     };
     Ok(parts.into_iter().map(of_text).collect())
 }
 
 /// The vectors of these texts' chunks, and of their tokens if wanted, one after the other.
-async fn vectors(ready: &Ready, texts: &[&[Part]], with_tokens: bool) -> Result<Vec<TextVectors>, ProviderError> {
-    let inputs: Vec<String> = texts.iter().copied().flatten().map(|part| part.text.clone()).collect();
+async fn vectors(
+    ready: &Ready,
+    texts: &[&[Part]],
+    with_tokens: bool,
+) -> Result<Vec<TextVectors>, ProviderError> {
+    let inputs: Vec<String> = texts
+        .iter()
+        .copied()
+        .flatten()
+        .map(|part| part.text.clone())
+        .collect();
     let wanted = inputs.len();
     if wanted == 0 {
         return Ok(Vec::new());
@@ -123,12 +165,28 @@ async fn vectors(ready: &Ready, texts: &[&[Part]], with_tokens: bool) -> Result<
     if !with_tokens {
         let vectors = ready.embedder.embed(inputs, Role::Document).await?;
         let vectors = meaning::checked(vectors, wanted, ready.model.dimensions)?;
-        return Ok(vectors.into_iter().map(|vector| TextVectors { vector, tokens: None }).collect());
+        return Ok(vectors
+            .into_iter()
+            .map(|vector| TextVectors {
+                vector,
+                tokens: None,
+            })
+            .collect());
     }
-    let found = ready.embedder.embed_with_tokens(inputs, Role::Document).await?;
-    let (vectors, tokens): (Vec<_>, Vec<_>) = found.into_iter().map(|TextVectors { vector, tokens }| (vector, tokens)).unzip();
+    let found = ready
+        .embedder
+        .embed_with_tokens(inputs, Role::Document)
+        .await?;
+    let (vectors, tokens): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .map(|TextVectors { vector, tokens }| (vector, tokens))
+        .unzip();
     let vectors = meaning::checked(vectors, wanted, ready.model.dimensions)?;
-    Ok(vectors.into_iter().zip(tokens).map(|(vector, tokens)| TextVectors { vector, tokens }).collect())
+    Ok(vectors
+        .into_iter()
+        .zip(tokens)
+        .map(|(vector, tokens)| TextVectors { vector, tokens })
+        .collect())
 }
 
 /// The chunks of a text.
@@ -142,7 +200,11 @@ fn cut(ready: &Ready, text: &str) -> Vec<Part> {
         character += count(&text[byte..range.start]);
         byte = range.start;
         let part = &text[range];
-        parts.push(Part { text: part.to_owned(), start: character, end: character + count(part) });
+        parts.push(Part {
+            text: part.to_owned(),
+            start: character,
+            end: character + count(part),
+        });
     }
     parts
 }

@@ -68,14 +68,26 @@ pub(crate) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
     let mut seen = std::collections::HashSet::new();
     for places in PARTS.windows(2) {
         let of = |len: usize| places[0].min(len)..places[1].min(len);
-        let (words, meaning) = (&ranking.fts[of(ranking.fts.len())], &ranking.semantic[of(ranking.semantic.len())]);
+        let (words, meaning) = (
+            &ranking.fts[of(ranking.fts.len())],
+            &ranking.semantic[of(ranking.semantic.len())],
+        );
         let first = i64::try_from(places[0]).unwrap_or(0) + 1;
-        fused.extend(part(words, meaning, first, fusion).into_iter().filter(|entry| seen.insert(entry.id)));
+        fused.extend(
+            part(words, meaning, first, fusion)
+                .into_iter()
+                .filter(|entry| seen.insert(entry.id)),
+        );
     }
     fused
 }
 
-fn part(words: &[RankedByWords], meaning: &[RankedByMeaning], first: i64, fusion: Fusion) -> Vec<Fused> {
+fn part(
+    words: &[RankedByWords],
+    meaning: &[RankedByMeaning],
+    first: i64,
+    fusion: Fusion,
+) -> Vec<Fused> {
     let mut entries: HashMap<i64, Fused> = HashMap::with_capacity(words.len() + meaning.len());
     for (rank, found) in (first..).zip(words) {
         let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
@@ -91,9 +103,15 @@ fn part(words: &[RankedByWords], meaning: &[RankedByMeaning], first: i64, fusion
     let mut fused: Vec<Fused> = entries.into_values().collect();
     for entry in &mut fused {
         let by_words = entry.fts_score.map_or(0.0, &of_words);
-        let by_meaning = entry.meaning.map_or(0.0, |found| of_meaning(-found.distance));
+        let by_meaning = entry
+            .meaning
+            .map_or(0.0, |found| of_meaning(-found.distance));
         let convex = |weight: f64| weight * by_words + (1.0 - weight) * by_meaning;
-        entry.blend = if first == 1 { convex(BLENDED_WORDS_WEIGHT) } else { convex(BLENDED_WORDS_WEIGHT) - 1.0 };
+        entry.blend = if first == 1 {
+            convex(BLENDED_WORDS_WEIGHT)
+        } else {
+            convex(BLENDED_WORDS_WEIGHT) - 1.0
+        };
         entry.score = match fusion {
             Fusion::ReciprocalRank { k, window } => {
                 entry.keep_ranks_that_count(window);
@@ -108,7 +126,15 @@ fn part(words: &[RankedByWords], meaning: &[RankedByMeaning], first: i64, fusion
 
 impl Fused {
     const fn of(id: i64) -> Self {
-        Self { id, score: 0.0, blend: 0.0, fts_rank: None, fts_score: None, semantic_rank: None, meaning: None }
+        Self {
+            id,
+            score: 0.0,
+            blend: 0.0,
+            fts_rank: None,
+            fts_score: None,
+            semantic_rank: None,
+            meaning: None,
+        }
     }
 
     fn ranks(&self) -> impl Iterator<Item = i64> + use<> {
@@ -122,42 +148,77 @@ impl Fused {
         if fts.or(semantic).is_some() {
             (self.fts_rank, self.semantic_rank) = (fts, semantic);
         } else if let (Some(fts), Some(semantic)) = (self.fts_rank, self.semantic_rank) {
-            if semantic < fts { self.fts_rank = None } else { self.semantic_rank = None }
+            if semantic < fts {
+                self.fts_rank = None
+            } else {
+                self.semantic_rank = None
+            }
         }
     }
 }
 
 /// Scales values so that the least becomes 0 and the greatest 1; equal ones become 1.
 pub(crate) fn scale(values: impl Iterator<Item = f64>) -> impl Fn(f64) -> f64 {
-    let (least, greatest) =
-        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, greatest), value| (least.min(value), greatest.max(value)));
-    move |value| if greatest > least { (value - least) / (greatest - least) } else { 1.0 }
+    let (least, greatest) = values.fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(least, greatest), value| (least.min(value), greatest.max(value)),
+    );
+    move |value| {
+        if greatest > least {
+            (value - least) / (greatest - least)
+        } else {
+            1.0
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const RRF: Fusion = Fusion::ReciprocalRank { k: 60.0, window: 15 };
+    const RRF: Fusion = Fusion::ReciprocalRank {
+        k: 60.0,
+        window: 15,
+    };
 
     fn ranking(words: &[i64], meaning: &[i64]) -> Ranking {
-        let words = words.iter().enumerate().map(|(place, id)| RankedByWords { id: *id, score: 10.0 / (1.0 + place as f64) });
-        let meaning = meaning.iter().enumerate().map(|(place, id)| RankedByMeaning {
+        let words = words.iter().enumerate().map(|(place, id)| RankedByWords {
             id: *id,
-            distance: place as f64 / 1000.0,
-            position: 0,
-            start: 0,
-            end: 1,
+            score: 10.0 / (1.0 + place as f64),
         });
-        Ranking { fts: words.collect(), semantic: meaning.collect(), ..Ranking::default() }
+        let meaning = meaning
+            .iter()
+            .enumerate()
+            .map(|(place, id)| RankedByMeaning {
+                id: *id,
+                distance: place as f64 / 1000.0,
+                position: 0,
+                start: 0,
+                end: 1,
+            });
+        Ranking {
+            fts: words.collect(),
+            semantic: meaning.collect(),
+            ..Ranking::default()
+        }
     }
 
     #[test]
     fn reciprocal_ranks_are_summed_exactly() {
         let fused = fuse(&ranking(&[7, 8], &[8, 9]), RRF);
         let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
-        assert_eq!(scores, [(8, 1.0 / 62.0 + 1.0 / 61.0), (7, 1.0 / 61.0), (9, 1.0 / 62.0)]);
-        assert_eq!((fused[0].fts_rank, fused[0].semantic_rank), (Some(2), Some(1)));
+        assert_eq!(
+            scores,
+            [
+                (8, 1.0 / 62.0 + 1.0 / 61.0),
+                (7, 1.0 / 61.0),
+                (9, 1.0 / 62.0)
+            ]
+        );
+        assert_eq!(
+            (fused[0].fts_rank, fused[0].semantic_rank),
+            (Some(2), Some(1))
+        );
     }
 
     #[test]
@@ -165,7 +226,10 @@ mod tests {
         let rrf = Fusion::ReciprocalRank { k: 60.0, window: 2 };
         // 3 is third by words and first by meaning, 4 is third by meaning and fourth by words, 5 the fifth of both.
         let fused = fuse(&ranking(&[1, 2, 3, 4, 5], &[3, 6, 4, 7, 5]), rrf);
-        let found: Vec<_> = fused.iter().map(|entry| (entry.id, entry.fts_rank, entry.semantic_rank)).collect();
+        let found: Vec<_> = fused
+            .iter()
+            .map(|entry| (entry.id, entry.fts_rank, entry.semantic_rank))
+            .collect();
         let expected = [
             (3, None, Some(1)),
             (1, Some(1), None),
@@ -180,7 +244,12 @@ mod tests {
             let sum: f64 = entry.ranks().map(|rank| 1.0 / (60.0 + rank as f64)).sum();
             assert_eq!(entry.score, sum);
         }
-        assert!(fused.iter().all(|entry| entry.id != 5 || entry.fts_score.is_some() && entry.meaning.is_some()), "scores are kept");
+        assert!(
+            fused
+                .iter()
+                .all(|entry| entry.id != 5 || entry.fts_score.is_some() && entry.meaning.is_some()),
+            "scores are kept"
+        );
     }
 
     #[test]
@@ -194,7 +263,10 @@ mod tests {
     fn the_blend_is_the_same_whatever_the_fusion_and_deeper_places_are_below_it() {
         let both = ranking(&[7, 8], &[8, 9]);
         let blends = |fusion| {
-            let mut blends: Vec<(i64, f64)> = fuse(&both, fusion).iter().map(|entry| (entry.id, entry.blend)).collect();
+            let mut blends: Vec<(i64, f64)> = fuse(&both, fusion)
+                .iter()
+                .map(|entry| (entry.id, entry.blend))
+                .collect();
             blends.sort_unstable_by_key(|(id, _)| *id);
             blends
         };
@@ -202,7 +274,10 @@ mod tests {
         assert_eq!(blends(RRF), blends(Fusion::Convex));
         let all: Vec<i64> = (1..=500).collect();
         let deep = fuse(&ranking(&all, &all), Fusion::Convex);
-        assert!(deep[..SHALLOW].iter().all(|entry| entry.blend >= 0.0) && deep[SHALLOW..].iter().all(|entry| entry.blend <= 0.0));
+        assert!(
+            deep[..SHALLOW].iter().all(|entry| entry.blend >= 0.0)
+                && deep[SHALLOW..].iter().all(|entry| entry.blend <= 0.0)
+        );
     }
 
     #[test]
@@ -217,7 +292,10 @@ mod tests {
             }
         }
         let deep = fuse(&ranking(&all, &reversed), RRF);
-        assert!(deep.is_sorted_by(|a, b| a.score >= b.score), "and are worth less");
+        assert!(
+            deep.is_sorted_by(|a, b| a.score >= b.score),
+            "and are worth less"
+        );
         let mut ids: Vec<i64> = deep.iter().map(|entry| entry.id).collect();
         ids.sort_unstable();
         assert_eq!(ids, all, "each entry once");

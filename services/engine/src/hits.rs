@@ -9,10 +9,15 @@ use crate::{Engine, truncate};
 pub(crate) fn sound(entries: Vec<StoredEntry>) -> (Vec<StoredEntry>, Vec<String>) {
     let mut warnings = Vec::new();
     let mut keep = |entry: &StoredEntry| {
-        let Some(part) = entry.damage else { return true };
+        let Some(part) = entry.damage else {
+            return true;
+        };
         let error = seal::refuse_context(entry.id, part);
         tracing::error!("An entry was left out of a search: {}", error.message);
-        warnings.push(format!("context {} is left out: {}", entry.id, error.message));
+        warnings.push(format!(
+            "context {} is left out: {}",
+            entry.id, error.message
+        ));
         false
     };
     let entries = entries.into_iter().filter(&mut keep).collect();
@@ -25,7 +30,12 @@ impl Engine {
         u32::try_from(self.config.search_truncation_length + 1).ok()
     }
 
-    pub(crate) fn hit(&self, entry: StoredEntry, scores: Option<Scores>, highlighted: Option<String>) -> SearchHit {
+    pub(crate) fn hit(
+        &self,
+        entry: StoredEntry,
+        scores: Option<Scores>,
+        highlighted: Option<String>,
+    ) -> SearchHit {
         let StoredEntry {
             id,
             thread_id,
@@ -41,7 +51,8 @@ impl Engine {
             images,
             damage: _,
         } = entry;
-        let (text_content, is_text_content_truncated) = truncate(text, self.config.search_truncation_length);
+        let (text_content, is_text_content_truncated) =
+            truncate(text, self.config.search_truncation_length);
         SearchHit {
             id,
             thread_id,

@@ -3,10 +3,13 @@
 use std::time::Instant;
 
 use context_model::{
-    Error, Filter, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Operation, Reason, Result, Scores, Violations,
+    Error, Filter, HybridScores, HybridSearchContextReply, HybridSearchContextRequest, Operation,
+    Reason, Result, Scores, Violations,
 };
 use context_providers::QueryVectors;
-use context_store::{FtsPage, FtsSearch, Page, RankSearch, RankedByWords, Ranking, RowSelection, SemanticSearch};
+use context_store::{
+    FtsPage, FtsSearch, Page, RankSearch, RankedByWords, Ranking, RowSelection, SemanticSearch,
+};
 use context_text::{Mode, Parsed};
 
 use crate::fusion::{Fused, Fusion, SHALLOW, fuse};
@@ -29,13 +32,23 @@ impl Engine {
         caller.require(Operation::HybridSearchContext)?;
         let started = Instant::now();
         if self.config.hybrid == Switch::False {
-            return Err(Error::new(Reason::FeatureUnavailable, "hybrid search is switched off by ENABLE_HYBRID_SEARCH=false"));
+            return Err(Error::new(
+                Reason::FeatureUnavailable,
+                "hybrid search is switched off by ENABLE_HYBRID_SEARCH=false",
+            ));
         }
         let mut violations = Violations::default();
         validate::query(&request.query, &mut violations);
         let wanted = parse_legs(request.search_modes.take(), &mut violations);
-        let k = request.rrf_k.map_or(i64::from(self.config.hybrid_rrf_k), |k| validate::in_range(k, &(1..=1000), "rrf_k", &mut violations));
-        let rrf = Fusion::ReciprocalRank { k: k as f64, window: i64::from(self.config.hybrid_rank_window) };
+        let k = request
+            .rrf_k
+            .map_or(i64::from(self.config.hybrid_rrf_k), |k| {
+                validate::in_range(k, &(1..=1000), "rrf_k", &mut violations)
+            });
+        let rrf = Fusion::ReciprocalRank {
+            k: k as f64,
+            window: i64::from(self.config.hybrid_rank_window),
+        };
         let fusion = parse_fusion(request.fusion_method.as_deref(), rrf, &mut violations);
         let page = ranked_page(request.limit, request.offset, &mut violations);
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
@@ -45,24 +58,54 @@ impl Engine {
         let explain = request.explain_query.unwrap_or(false);
         let (legs, mut warnings) = self.legs(&wanted, &request.query).await?;
         let model_ms = milliseconds(started);
-        let Legs { fts, semantic, encoded, used } = legs;
-        let search = RankSearch { fts, semantic, depth: depth(page, SHALLOW as u32), explain };
+        let Legs {
+            fts,
+            semantic,
+            encoded,
+            used,
+        } = legs;
+        let search = RankSearch {
+            fts,
+            semantic,
+            depth: depth(page, SHALLOW as u32),
+            explain,
+        };
         let mut rankings = 0;
         let (ranking, shown, entries, mut plan, search_ms) = loop {
             rankings += 1;
             let asked = Instant::now();
-            let mut ranking = self.rank(caller, search.clone(), filter.clone(), Self::read(min_revision)).await?;
+            let mut ranking = self
+                .rank(
+                    caller,
+                    search.clone(),
+                    filter.clone(),
+                    Self::read(min_revision),
+                )
+                .await?;
             let search_ms = milliseconds(asked);
             let fused = fuse(&ranking, fusion);
             let mut plan = std::mem::take(&mut ranking.plan);
-            let candidates = fused.iter().map(|entry| Candidate { id: entry.id, score: entry.blend, part: entry.meaning });
-            let question = Question { text: &request.query, encoded: encoded.clone() };
-            let Reranking { order, warning } = self.rerank(caller, question, candidates.collect(), &mut plan).await;
+            let candidates = fused.iter().map(|entry| Candidate {
+                id: entry.id,
+                score: entry.blend,
+                part: entry.meaning,
+            });
+            let question = Question {
+                text: &request.query,
+                encoded: encoded.clone(),
+            };
+            let Reranking { order, warning } = self
+                .rerank(caller, question, candidates.collect(), &mut plan)
+                .await;
             let of_id = |id: i64| fused.iter().find(|entry| entry.id == id).copied();
-            let shown: Vec<(Fused, Option<f64>)> =
-                in_page(&order, page).iter().filter_map(|(id, rerank_score)| of_id(*id).map(|entry| (entry, *rerank_score))).collect();
+            let shown: Vec<(Fused, Option<f64>)> = in_page(&order, page)
+                .iter()
+                .filter_map(|(id, rerank_score)| of_id(*id).map(|entry| (entry, *rerank_score)))
+                .collect();
             let ids = shown.iter().map(|(entry, _)| entry.id).collect();
-            let entries = self.entries_in_order(caller, ids, request.include_images, ranking.revision).await?;
+            let entries = self
+                .entries_in_order(caller, ids, request.include_images, ranking.revision)
+                .await?;
             if entries.len() == shown.len() || rankings == MOST_RANKINGS {
                 warnings.extend(warning);
                 break (ranking, shown, entries, plan, search_ms);
@@ -80,10 +123,18 @@ impl Engine {
             Some(Scores::Hybrid(scores(entry, *rerank_score)))
         });
         if explain {
-            plan.push(format!("fusion: {} of {} by words and {} by meaning", fusion.name(), ranking.fts.len(), ranking.semantic.len()));
-            plan.push(format!("times: query vector {model_ms:.1} ms, search {search_ms:.1} ms"));
+            plan.push(format!(
+                "fusion: {} of {} by words and {} by meaning",
+                fusion.name(),
+                ranking.fts.len(),
+                ranking.semantic.len()
+            ));
+            plan.push(format!(
+                "times: query vector {model_ms:.1} ms, search {search_ms:.1} ms"
+            ));
         }
-        let stats = explain.then(|| self.stats(started, filters, results.len(), plan, ranking.capped_at));
+        let stats =
+            explain.then(|| self.stats(started, filters, results.len(), plan, ranking.capped_at));
         Ok(HybridSearchContextReply {
             query: request.query,
             fusion_method: fusion.name().to_owned(),
@@ -100,17 +151,34 @@ impl Engine {
 
     /// What can be searched of what is wanted, with a warning for what cannot.
     async fn legs(&self, wanted: &Wanted, query: &str) -> Result<(Legs, Vec<String>)> {
-        let mut legs = Legs { fts: None, semantic: None, encoded: None, used: Vec::new() };
+        let mut legs = Legs {
+            fts: None,
+            semantic: None,
+            encoded: None,
+            used: Vec::new(),
+        };
         let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
         if wanted.fts && !self.config.fts_on() {
             reasons.push("full-text search is switched off by ENABLE_FTS=false".to_owned());
         } else if wanted.fts {
             legs.used.push("fts".to_owned());
             // A natural-language query must not demand all of its words: any of them, ranked.
-            let parsed = context_text::parse(Mode::Match, query, &self.analyzer).ok().flatten();
-            let parsed = parsed.map(|parsed| Parsed { query: parsed.loosest().clone(), fallback: None });
-            let (ranking_cap, context_weight) = (self.config.fts_ranking_cap, self.config.hybrid_context_weight);
-            legs.fts = parsed.map(|query| FtsSearch { query, ranking_cap, context_weight });
+            let parsed = context_text::parse(Mode::Match, query, &self.analyzer)
+                .ok()
+                .flatten();
+            let parsed = parsed.map(|parsed| Parsed {
+                query: parsed.loosest().clone(),
+                fallback: None,
+            });
+            let (ranking_cap, context_weight) = (
+                self.config.fts_ranking_cap,
+                self.config.hybrid_context_weight,
+            );
+            legs.fts = parsed.map(|query| FtsSearch {
+                query,
+                ranking_cap,
+                context_weight,
+            });
         }
         if wanted.semantic {
             match self.query_vector(query).await {
@@ -126,35 +194,103 @@ impl Engine {
             let message = format!("hybrid search has no search to run: {}", reasons.join("; "));
             return Err(Error::new(Reason::FeatureUnavailable, message));
         }
-        let only = if legs.semantic.is_some() { "only meaning was searched" } else { "only full text was searched" };
-        warnings.extend(reasons.into_iter().map(|reason| format!("{reason}; {only}")));
+        let only = if legs.semantic.is_some() {
+            "only meaning was searched"
+        } else {
+            "only full text was searched"
+        };
+        warnings.extend(
+            reasons
+                .into_iter()
+                .map(|reason| format!("{reason}; {only}")),
+        );
         Ok((legs, warnings))
     }
 
     async fn query_vector(&self, query: &str) -> Result<(SemanticSearch, Option<EncodedQuery>)> {
-        let (ready, _) = self.meaning().map_err(|reason| crate::meaning::unavailable(&reason))?;
+        let (ready, _) = self
+            .meaning()
+            .map_err(|reason| crate::meaning::unavailable(&reason))?;
         let QueryVectors { vector, tokens } = ready.of_query(query).await?;
-        let search = SemanticSearch { model: ready.model.clone(), vector };
+        let search = SemanticSearch {
+            model: ready.model.clone(),
+            vector,
+        };
         Ok((search, tokens.map(|tokens| (ready, tokens))))
     }
 
     /// The rankings; by words alone from a store without vectors too.
-    async fn rank(&self, caller: &Caller, search: RankSearch, filter: Filter, read: context_store::Read) -> Result<Ranking> {
+    async fn rank(
+        &self,
+        caller: &Caller,
+        search: RankSearch,
+        filter: Filter,
+        read: context_store::Read,
+    ) -> Result<Ranking> {
         if search.fts.is_none() && search.semantic.is_none() {
             // Nothing in the query can be searched for: punctuation, emoji.
-            let statistics = self.store.statistics(&caller.owner, read).await.map_err(crate::store_error)?;
-            return Ok(Ranking { revision: statistics.revision, ..Ranking::default() });
+            let statistics = self
+                .store
+                .statistics(&caller.owner, read)
+                .await
+                .map_err(crate::store_error)?;
+            return Ok(Ranking {
+                revision: statistics.revision,
+                ..Ranking::default()
+            });
         }
         if let Some(vectors) = self.store.vectors() {
-            return vectors.rank(&caller.owner, search, filter, read).await.map_err(crate::store_error);
+            return vectors
+                .rank(&caller.owner, search, filter, read)
+                .await
+                .map_err(crate::store_error);
         }
-        let RankSearch { fts: Some(words), semantic: _, depth, explain } = search else { return Ok(Ranking::default()) };
-        let page = Page { limit: depth, offset: 0 };
-        let selection = RowSelection { images: false, text_chars: Some(0), explain, max_bytes: u64::MAX, memory: caller.memory.clone() };
-        let found = self.store.fts_search(&caller.owner, words, filter, page, selection, read).await.map_err(crate::store_error)?;
-        let FtsPage { entries, used_fallback: _, capped_at, revision, plan } = found;
-        let fts = entries.into_iter().map(|found| RankedByWords { id: found.entry.id, score: found.score }).collect();
-        Ok(Ranking { fts, semantic: Vec::new(), capped_at, revision, plan })
+        let RankSearch {
+            fts: Some(words),
+            semantic: _,
+            depth,
+            explain,
+        } = search
+        else {
+            return Ok(Ranking::default());
+        };
+        let page = Page {
+            limit: depth,
+            offset: 0,
+        };
+        let selection = RowSelection {
+            images: false,
+            text_chars: Some(0),
+            explain,
+            max_bytes: u64::MAX,
+            memory: caller.memory.clone(),
+        };
+        let found = self
+            .store
+            .fts_search(&caller.owner, words, filter, page, selection, read)
+            .await
+            .map_err(crate::store_error)?;
+        let FtsPage {
+            entries,
+            used_fallback: _,
+            capped_at,
+            revision,
+            plan,
+        } = found;
+        let fts = entries
+            .into_iter()
+            .map(|found| RankedByWords {
+                id: found.entry.id,
+                score: found.score,
+            })
+            .collect();
+        Ok(Ranking {
+            fts,
+            semantic: Vec::new(),
+            capped_at,
+            revision,
+            plan,
+        })
     }
 }
 
@@ -191,17 +327,31 @@ fn parse_fusion(given: Option<&str>, rrf: Fusion, violations: &mut Violations) -
         Some("convex") => Fusion::Convex,
         Some(other) => {
             let shown: String = other.chars().take(40).collect();
-            violations.push("fusion_method", format!("`fusion_method` is `{shown}`; it must be `rrf` or `convex`"));
+            violations.push(
+                "fusion_method",
+                format!("`fusion_method` is `{shown}`; it must be `rrf` or `convex`"),
+            );
             rrf
         }
     }
 }
 
 fn parse_legs(modes: Option<Vec<String>>, violations: &mut Violations) -> Wanted {
-    let Some(modes) = modes else { return Wanted { fts: true, semantic: true } };
-    let mut wanted = Wanted { fts: false, semantic: false };
+    let Some(modes) = modes else {
+        return Wanted {
+            fts: true,
+            semantic: true,
+        };
+    };
+    let mut wanted = Wanted {
+        fts: false,
+        semantic: false,
+    };
     if modes.is_empty() {
-        violations.push("search_modes", "`search_modes` is empty; it must hold `fts`, `semantic` or both");
+        violations.push(
+            "search_modes",
+            "`search_modes` is empty; it must hold `fts`, `semantic` or both",
+        );
     }
     for (i, mode) in modes.iter().enumerate() {
         match mode.as_str() {
@@ -209,7 +359,10 @@ fn parse_legs(modes: Option<Vec<String>>, violations: &mut Violations) -> Wanted
             "semantic" => wanted.semantic = true,
             other => {
                 let shown: String = other.chars().take(40).collect();
-                violations.push(format!("search_modes[{i}]"), format!("`search_modes[{i}]` is `{shown}`; it must be `fts` or `semantic`"));
+                violations.push(
+                    format!("search_modes[{i}]"),
+                    format!("`search_modes[{i}]` is `{shown}`; it must be `fts` or `semantic`"),
+                );
             }
         }
     }

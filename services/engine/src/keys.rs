@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use context_model::{
-    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Operation, Reason, Result, Scope, ThreadSet,
-    Timestamp, UpdateApiKeyRequest, Violations,
+    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply,
+    Operation, Reason, Result, Scope, ThreadSet, Timestamp, UpdateApiKeyRequest, Violations,
 };
 use context_store::{KeyChange, KeyEvent, KeyStore, Memory, OwnerId, StoredKey};
 use serde::{Deserialize, Serialize};
@@ -38,14 +38,19 @@ impl Narrowing {
             Reach::Threads(threads) => Some(threads.shown()),
             Reach::All | Reach::Contexts | Reach::Artifacts => None,
         };
-        Self { only: reach.as_str().map(str::to_owned), threads }
+        Self {
+            only: reach.as_str().map(str::to_owned),
+            threads,
+        }
     }
 
     fn reach(self) -> Option<Reach> {
         match (self.only.as_deref(), self.threads) {
             (None, None) => Some(Reach::All),
             (Some(only), None) => Reach::parse(only),
-            (Some("contexts"), Some(threads)) => ThreadSet::from_shown(&threads).map(|threads| Reach::Threads(Arc::new(threads))),
+            (Some("contexts"), Some(threads)) => {
+                ThreadSet::from_shown(&threads).map(|threads| Reach::Threads(Arc::new(threads)))
+            }
             (_, Some(_)) => None,
         }
     }
@@ -62,8 +67,15 @@ pub(crate) struct NewKey {
 
 /// What a stored key lets its holder do. What this version does not understand allows nothing.
 pub(crate) fn caller_of(key: &StoredKey) -> Caller {
-    let reach = serde_json::from_str::<Narrowing>(&key.narrowing).ok().and_then(Narrowing::reach);
-    let scopes = reach.as_ref().map(|_| key.scopes.iter().filter_map(|scope| Scope::parse(scope)).collect());
+    let reach = serde_json::from_str::<Narrowing>(&key.narrowing)
+        .ok()
+        .and_then(Narrowing::reach);
+    let scopes = reach.as_ref().map(|_| {
+        key.scopes
+            .iter()
+            .filter_map(|scope| Scope::parse(scope))
+            .collect()
+    });
     Caller {
         owner: key.owner.clone(),
         key_id: Some(key.id.clone()),
@@ -77,10 +89,32 @@ pub(crate) fn caller_of(key: &StoredKey) -> Caller {
 
 pub(crate) fn shown(key: StoredKey) -> ApiKey {
     let caller = caller_of(&key);
-    let StoredKey { id, name, created_at, expires_at, last_used_at, deactivated_at, .. } = key;
-    let scopes = caller.scopes.iter().map(|scope| scope.as_str().to_owned()).collect();
+    let StoredKey {
+        id,
+        name,
+        created_at,
+        expires_at,
+        last_used_at,
+        deactivated_at,
+        ..
+    } = key;
+    let scopes = caller
+        .scopes
+        .iter()
+        .map(|scope| scope.as_str().to_owned())
+        .collect();
     let Narrowing { only, threads } = Narrowing::of(&caller.reach);
-    ApiKey { id, name, scopes, only, threads, created_at, expires_at, last_used_at, active: deactivated_at.is_none() }
+    ApiKey {
+        id,
+        name,
+        scopes,
+        only,
+        threads,
+        created_at,
+        expires_at,
+        last_used_at,
+        active: deactivated_at.is_none(),
+    }
 }
 
 impl Engine {
@@ -89,19 +123,39 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
     /// store's errors.
-    pub async fn create_api_key(&self, caller: &Caller, request: CreateApiKeyRequest) -> Result<CreateApiKeyReply> {
+    pub async fn create_api_key(
+        &self,
+        caller: &Caller,
+        request: CreateApiKeyRequest,
+    ) -> Result<CreateApiKeyReply> {
         caller.require(Operation::CreateApiKey)?;
         let new = self.new_key(request)?;
         no_more_than(caller, &new.scopes)?;
-        let active = self.key_store()?.list_keys(&caller.owner).await.map_err(crate::store_error)?;
-        if active.iter().filter(|key| key.deactivated_at.is_none()).count() >= MAX_KEYS {
+        let active = self
+            .key_store()?
+            .list_keys(&caller.owner)
+            .await
+            .map_err(crate::store_error)?;
+        if active
+            .iter()
+            .filter(|key| key.deactivated_at.is_none())
+            .count()
+            >= MAX_KEYS
+        {
             return Err(Error::invalid(
                 "name",
-                format!("there are {MAX_KEYS} active keys already; switch one off first (`name` is not at fault)"),
+                format!(
+                    "there are {MAX_KEYS} active keys already; switch one off first (`name` is not at fault)"
+                ),
             ));
         }
-        let reply = self.make_key(&caller.owner, new, caller.key_id.as_deref()).await?;
-        Ok(CreateApiKeyReply { notice: self.unenforced(), ..reply })
+        let reply = self
+            .make_key(&caller.owner, new, caller.key_id.as_deref())
+            .await?;
+        Ok(CreateApiKeyReply {
+            notice: self.unenforced(),
+            ..reply
+        })
     }
 
     /// What is said of a new key while none is asked for.
@@ -116,8 +170,14 @@ impl Engine {
     /// `SCOPE_MISSING` without `manage`; the store's errors.
     pub async fn list_api_keys(&self, caller: &Caller) -> Result<ListApiKeysReply> {
         caller.require(Operation::ListApiKeys)?;
-        let keys = self.key_store()?.list_keys(&caller.owner).await.map_err(crate::store_error)?;
-        Ok(ListApiKeysReply { result: keys.into_iter().map(shown).collect() })
+        let keys = self
+            .key_store()?
+            .list_keys(&caller.owner)
+            .await
+            .map_err(crate::store_error)?;
+        Ok(ListApiKeysReply {
+            result: keys.into_iter().map(shown).collect(),
+        })
     }
 
     /// One key.
@@ -127,7 +187,11 @@ impl Engine {
     pub async fn get_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
         caller.require(Operation::GetApiKey)?;
         let key_id = check_id(request)?;
-        let found = self.key_store()?.key(&caller.owner, &key_id).await.map_err(crate::store_error)?;
+        let found = self
+            .key_store()?
+            .key(&caller.owner, &key_id)
+            .await
+            .map_err(crate::store_error)?;
         found.map(shown).ok_or_else(|| not_found(&key_id))
     }
 
@@ -136,13 +200,25 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
     /// store's errors.
-    pub async fn update_api_key(&self, caller: &Caller, request: UpdateApiKeyRequest) -> Result<ApiKey> {
+    pub async fn update_api_key(
+        &self,
+        caller: &Caller,
+        request: UpdateApiKeyRequest,
+    ) -> Result<ApiKey> {
         caller.require(Operation::UpdateApiKey)?;
-        let UpdateApiKeyRequest { key_id, name, scopes, expires_at } = request;
+        let UpdateApiKeyRequest {
+            key_id,
+            name,
+            scopes,
+            expires_at,
+        } = request;
         let key_id = check_id(ApiKeyRequest { key_id })?;
         let mut violations = Violations::default();
         if name.is_none() && scopes.is_none() && expires_at.is_none() {
-            violations.push("name", "at least one of `name`, `scopes` and `expires_at` is required");
+            violations.push(
+                "name",
+                "at least one of `name`, `scopes` and `expires_at` is required",
+            );
         }
         let name = name.map(|name| check_name(&name, &mut violations));
         let scopes = scopes.map(|scopes| check_scopes(&scopes, &mut violations));
@@ -155,8 +231,17 @@ impl Engine {
             no_more_than(caller, scopes)?;
         }
         let scopes = scopes.map(|scopes| names(&scopes));
-        let change = KeyChange { name, scopes, expires_at, ..KeyChange::default() };
-        let event = self.event(Operation::UpdateApiKey.as_str(), &key_id, caller.key_id.as_deref());
+        let change = KeyChange {
+            name,
+            scopes,
+            expires_at,
+            ..KeyChange::default()
+        };
+        let event = self.event(
+            Operation::UpdateApiKey.as_str(),
+            &key_id,
+            caller.key_id.as_deref(),
+        );
         self.change_key(&caller.owner, change, event).await
     }
 
@@ -164,21 +249,48 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
-    pub async fn deactivate_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
+    pub async fn deactivate_api_key(
+        &self,
+        caller: &Caller,
+        request: ApiKeyRequest,
+    ) -> Result<ApiKey> {
         caller.require(Operation::DeactivateApiKey)?;
         let key_id = check_id(request)?;
-        self.switch_off(&caller.owner, &key_id, caller.key_id.as_deref()).await
+        self.switch_off(&caller.owner, &key_id, caller.key_id.as_deref())
+            .await
     }
 
     /// Switches a key off; `actor` are the credentials of who does it.
-    pub(crate) async fn switch_off(&self, owner: &OwnerId, key_id: &str, actor: Option<&str>) -> Result<ApiKey> {
+    pub(crate) async fn switch_off(
+        &self,
+        owner: &OwnerId,
+        key_id: &str,
+        actor: Option<&str>,
+    ) -> Result<ApiKey> {
         let event = self.event(Operation::DeactivateApiKey.as_str(), key_id, actor);
-        self.change_key(owner, KeyChange { deactivated_at: Some(event.at), ..KeyChange::default() }, event).await
+        self.change_key(
+            owner,
+            KeyChange {
+                deactivated_at: Some(event.at),
+                ..KeyChange::default()
+            },
+            event,
+        )
+        .await
     }
 
-    async fn change_key(&self, owner: &OwnerId, change: KeyChange, event: KeyEvent) -> Result<ApiKey> {
+    async fn change_key(
+        &self,
+        owner: &OwnerId,
+        change: KeyChange,
+        event: KeyEvent,
+    ) -> Result<ApiKey> {
         let key_id = event.key_id.clone();
-        let changed = self.key_store()?.update_key(owner, &key_id, change, event).await.map_err(crate::store_error)?;
+        let changed = self
+            .key_store()?
+            .update_key(owner, &key_id, change, event)
+            .await
+            .map_err(crate::store_error)?;
         changed.map(shown).ok_or_else(|| not_found(&key_id))
     }
 
@@ -194,16 +306,37 @@ impl Engine {
     }
 
     /// Makes a key and stores it; `actor` are the credentials of who does it.
-    pub(crate) async fn make_key(&self, owner: &OwnerId, new: NewKey, actor: Option<&str>) -> Result<CreateApiKeyReply> {
+    pub(crate) async fn make_key(
+        &self,
+        owner: &OwnerId,
+        new: NewKey,
+        actor: Option<&str>,
+    ) -> Result<CreateApiKeyReply> {
         let (secret, key) = self.generate_key(owner, new).await?;
         let event = self.event(Operation::CreateApiKey.as_str(), &key.id, actor);
-        self.key_store()?.insert_key(key.clone(), event).await.map_err(crate::store_error)?;
-        Ok(CreateApiKeyReply { key: secret.reveal().to_owned(), api_key: shown(key), notice: None })
+        self.key_store()?
+            .insert_key(key.clone(), event)
+            .await
+            .map_err(crate::store_error)?;
+        Ok(CreateApiKeyReply {
+            key: secret.reveal().to_owned(),
+            api_key: shown(key),
+            notice: None,
+        })
     }
 
     /// A key that is not stored yet.
-    pub(crate) async fn generate_key(&self, owner: &OwnerId, new: NewKey) -> Result<(KeySecret, StoredKey)> {
-        let NewKey { name, scopes, expires_at, reach } = new;
+    pub(crate) async fn generate_key(
+        &self,
+        owner: &OwnerId,
+        new: NewKey,
+    ) -> Result<(KeySecret, StoredKey)> {
+        let NewKey {
+            name,
+            scopes,
+            expires_at,
+            reach,
+        } = new;
         let secret = KeySecret::generate().map_err(Error::internal)?;
         let text = secret.reveal().to_owned();
         let turn = HASHING.acquire().await.map_err(Error::internal)?;
@@ -232,7 +365,13 @@ impl Engine {
     }
 
     pub(crate) fn new_key(&self, request: CreateApiKeyRequest) -> Result<NewKey> {
-        let CreateApiKeyRequest { name, scopes, expires_at, only, threads } = request;
+        let CreateApiKeyRequest {
+            name,
+            scopes,
+            expires_at,
+            only,
+            threads,
+        } = request;
         let mut violations = Violations::default();
         let name = check_name(&name, &mut violations);
         let scopes = scopes.map(|scopes| check_scopes(&scopes, &mut violations));
@@ -249,19 +388,26 @@ impl Engine {
                 violations.push("threads", "`threads` narrows a key to contexts, and `only` to artifacts; give one of them");
                 Reach::Artifacts
             }
-            (_, Some(threads)) => {
-                ThreadSet::parse(&threads, "threads", &mut violations).map_or(Reach::All, |threads| Reach::Threads(Arc::new(threads)))
-            }
+            (_, Some(threads)) => ThreadSet::parse(&threads, "threads", &mut violations)
+                .map_or(Reach::All, |threads| Reach::Threads(Arc::new(threads))),
         };
         let scopes = scopes.unwrap_or_else(|| vec![Scope::Read, Scope::Write, Scope::Delete]);
-        violations.finish(NewKey { name, scopes, expires_at, reach })
+        violations.finish(NewKey {
+            name,
+            scopes,
+            expires_at,
+            reach,
+        })
     }
 
     fn check_expiry(&self, expiry: &str, violations: &mut Violations) -> Option<Timestamp> {
         match Timestamp::parse(expiry, true) {
             Ok(expiry) if expiry > self.clock.now() => Some(expiry),
             Ok(expiry) => {
-                violations.push("expires_at", format!("`expires_at` is {expiry}, which is past"));
+                violations.push(
+                    "expires_at",
+                    format!("`expires_at` is {expiry}, which is past"),
+                );
                 None
             }
             Err(rule) => {
@@ -272,7 +418,12 @@ impl Engine {
     }
 
     pub(crate) fn key_store(&self) -> Result<&dyn KeyStore> {
-        let absent = || Error::new(Reason::FeatureUnavailable, format!("API keys are not yet kept on {}", self.store.backend()));
+        let absent = || {
+            Error::new(
+                Reason::FeatureUnavailable,
+                format!("API keys are not yet kept on {}", self.store.backend()),
+            )
+        };
         self.store.keys().ok_or_else(absent)
     }
 }
@@ -284,7 +435,10 @@ impl Engine {
 pub(crate) fn check_id(request: ApiKeyRequest) -> Result<String> {
     let ApiKeyRequest { key_id } = request;
     if key_id.chars().any(char::is_control) {
-        return Err(Error::invalid("key_id", "`key_id` has a control character, which no id of a key has"));
+        return Err(Error::invalid(
+            "key_id",
+            "`key_id` has a control character, which no id of a key has",
+        ));
     }
     Ok(key_id)
 }
@@ -298,28 +452,43 @@ fn no_more_than(caller: &Caller, scopes: &[Scope]) -> Result<()> {
     match scopes.iter().find(|scope| !caller.scopes.contains(scope)) {
         None => Ok(()),
         Some(scope) => {
-            let sentence = format!("a key cannot give the scope `{}`, which the caller's own credentials do not carry", scope.as_str());
+            let sentence = format!(
+                "a key cannot give the scope `{}`, which the caller's own credentials do not carry",
+                scope.as_str()
+            );
             Err(Error::new(Reason::ScopeMissing, sentence))
         }
     }
 }
 
 fn names(scopes: &[Scope]) -> Vec<String> {
-    scopes.iter().map(|scope| scope.as_str().to_owned()).collect()
+    scopes
+        .iter()
+        .map(|scope| scope.as_str().to_owned())
+        .collect()
 }
 
 fn check_name(name: &str, violations: &mut Violations) -> String {
     let name = name.trim();
-    if name.is_empty() || name.chars().nth(MAX_NAME_CHARS).is_some() || name.chars().any(char::is_control) {
+    if name.is_empty()
+        || name.chars().nth(MAX_NAME_CHARS).is_some()
+        || name.chars().any(char::is_control)
+    {
         violations.push("name", format!("`name` must have 1 to {MAX_NAME_CHARS} characters, none of them a control character"));
     }
     name.to_owned()
 }
 
 fn check_scopes(given: &[String], violations: &mut Violations) -> Vec<Scope> {
-    let mut scopes: Vec<Scope> = given.iter().filter_map(|scope| Scope::parse(scope)).collect();
+    let mut scopes: Vec<Scope> = given
+        .iter()
+        .filter_map(|scope| Scope::parse(scope))
+        .collect();
     if scopes.len() < given.len() || scopes.is_empty() {
-        violations.push("scopes", "`scopes` must be one or more of `read`, `write`, `delete` and `manage`");
+        violations.push(
+            "scopes",
+            "`scopes` must be one or more of `read`, `write`, `delete` and `manage`",
+        );
     }
     scopes.sort_unstable();
     scopes.dedup();

@@ -82,9 +82,14 @@ impl Engine {
     ///
     /// # Errors
     /// A switch is `true` for a feature that nothing in this installation could provide.
-    pub fn new(store: Arc<dyn Store>, config: EngineConfig, clock: Arc<dyn Clock>) -> Result<Self, StartError> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        config: EngineConfig,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StartError> {
         config.check()?;
-        let analyzer = Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
+        let analyzer =
+            Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
         let refusals = Arc::new(refusals::Refusals::new(store.clone(), clock.clone()));
         Ok(Self {
             refusals,
@@ -110,7 +115,12 @@ impl Engine {
     /// # Errors
     /// `FEATURE_UNAVAILABLE` when the database keeps no keys.
     pub fn authenticator(&self, rate: Option<Rate>) -> Result<Authenticator> {
-        Authenticator::new(self.store.clone(), self.clock.clone(), rate, self.refusals.clone())
+        Authenticator::new(
+            self.store.clone(),
+            self.clock.clone(),
+            rate,
+            self.refusals.clone(),
+        )
     }
 
     /// Whether the store answers now, with the schema of this binary.
@@ -128,7 +138,11 @@ impl Engine {
     }
 
     fn read(min_revision: Option<i64>) -> Read {
-        Read { min_revision, wait: REVISION_WAIT, as_of: None }
+        Read {
+            min_revision,
+            wait: REVISION_WAIT,
+            as_of: None,
+        }
     }
 
     fn write_options<T: serde::Serialize>(
@@ -146,11 +160,19 @@ impl Engine {
                     Some(threads) => format!("{operation} within {:?}", threads.shown()),
                     None => operation.to_owned(),
                 };
-                Some(Idempotency { key: key.clone(), request_hash: canonical::hash(&operation, request)? })
+                Some(Idempotency {
+                    key: key.clone(),
+                    request_hash: canonical::hash(&operation, request)?,
+                })
             }
             None => None,
         };
-        Ok(WriteOptions { now: self.clock.now(), idempotency, key_id: caller.key_id.clone(), embeddings: Vec::new() })
+        Ok(WriteOptions {
+            now: self.clock.now(),
+            idempotency,
+            key_id: caller.key_id.clone(),
+            embeddings: Vec::new(),
+        })
     }
 }
 

@@ -64,7 +64,11 @@ impl Engine {
         let model = model_of(&*embedder);
         let state = match self.store.vectors() {
             None => State::Off("this database keeps no vectors".to_owned()),
-            Some(vectors) => match vectors.use_model(&model).await.map_err(crate::store_error)? {
+            Some(vectors) => match vectors
+                .use_model(&model)
+                .await
+                .map_err(crate::store_error)?
+            {
                 ModelUse::Ready => State::Ready(Arc::new(self.ready(embedder, model))),
                 ModelUse::Impossible(reason) => State::Off(reason),
                 ModelUse::Other(kept) => State::Off(format!(
@@ -81,8 +85,13 @@ impl Engine {
 
     /// A model whose vectors are stored, and those of tokens too when they are wanted and of use.
     pub(crate) fn ready(&self, embedder: Arc<dyn Embedder>, model: EmbeddingModel) -> Ready {
-        let stores_tokens = self.config.rerank_store_tokens && self.why_tokens_are_of_no_use(&*embedder).is_none();
-        Ready { embedder, model, stores_tokens }
+        let stores_tokens =
+            self.config.rerank_store_tokens && self.why_tokens_are_of_no_use(&*embedder).is_none();
+        Ready {
+            embedder,
+            model,
+            stores_tokens,
+        }
     }
 
     fn why_tokens_are_of_no_use(&self, embedder: &dyn Embedder) -> Option<&'static str> {
@@ -106,11 +115,19 @@ impl Engine {
 
     /// Reranks with this from now on, instead of by late interaction.
     pub fn use_reranker(&self, reranker: Arc<dyn Reranker>) {
-        *self.meaning.reranker.write().unwrap_or_else(PoisonError::into_inner) = Some(reranker);
+        *self
+            .meaning
+            .reranker
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(reranker);
     }
 
     pub(crate) fn reranker(&self) -> Option<Arc<dyn Reranker>> {
-        self.meaning.reranker.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.meaning
+            .reranker
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Says why there is no embedder.
@@ -125,7 +142,11 @@ impl Engine {
 
     /// Whether the provider is configured and did not answer yet.
     pub(crate) fn awaits_meaning(&self) -> bool {
-        let state = self.meaning.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self
+            .meaning
+            .state
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         self.config.semantic != Switch::False && matches!(&*state, State::Awaited(_))
     }
 
@@ -134,7 +155,11 @@ impl Engine {
         if self.config.semantic == Switch::False {
             return Err("switched off by ENABLE_SEMANTIC_SEARCH=false".to_owned());
         }
-        let state = self.meaning.state.read().unwrap_or_else(PoisonError::into_inner);
+        let state = self
+            .meaning
+            .state
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         match (&*state, self.store.vectors()) {
             (State::Ready(ready), Some(vectors)) => Ok((Arc::clone(ready), vectors)),
             (State::Ready(_), None) => Err("this database keeps no vectors".to_owned()),
@@ -152,11 +177,17 @@ impl Engine {
 /// A provider's model as stores know it.
 pub(crate) fn model_of(embedder: &dyn Embedder) -> EmbeddingModel {
     let found = embedder.model();
-    EmbeddingModel { identity: found.identity(), dimensions: u32::try_from(found.dimensions).unwrap_or(u32::MAX) }
+    EmbeddingModel {
+        identity: found.identity(),
+        dimensions: u32::try_from(found.dimensions).unwrap_or(u32::MAX),
+    }
 }
 
 pub(crate) fn unavailable(reason: &str) -> Error {
-    Error::new(Reason::FeatureUnavailable, format!("semantic search is not available: {reason}"))
+    Error::new(
+        Reason::FeatureUnavailable,
+        format!("semantic search is not available: {reason}"),
+    )
 }
 
 impl Ready {
@@ -167,8 +198,11 @@ impl Ready {
             .await
             .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")))
             .map_err(provider_error)?;
-        let mut vectors = checked(vec![vector], 1, self.model.dimensions).map_err(provider_error)?;
-        let vector = vectors.pop().ok_or_else(|| provider_error(wrong("no vector")))?;
+        let mut vectors =
+            checked(vec![vector], 1, self.model.dimensions).map_err(provider_error)?;
+        let vector = vectors
+            .pop()
+            .ok_or_else(|| provider_error(wrong("no vector")))?;
         Ok(QueryVectors { vector, tokens })
     }
 }
@@ -181,7 +215,11 @@ fn wrong(what: &str) -> ProviderError {
 ///
 /// # Errors
 /// Another number of vectors, another length, or one without a direction.
-pub(crate) fn checked(mut vectors: Vec<Vec<f32>>, count: usize, dimensions: u32) -> Result<Vec<Vec<f32>>, ProviderError> {
+pub(crate) fn checked(
+    mut vectors: Vec<Vec<f32>>,
+    count: usize,
+    dimensions: u32,
+) -> Result<Vec<Vec<f32>>, ProviderError> {
     if vectors.len() != count {
         return Err(wrong("it has another number of vectors than of texts"));
     }
@@ -189,11 +227,17 @@ pub(crate) fn checked(mut vectors: Vec<Vec<f32>>, count: usize, dimensions: u32)
         if u32::try_from(vector.len()) != Ok(dimensions) {
             return Err(wrong("a vector has another length than the model's"));
         }
-        let length = vector.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt();
+        let length = vector
+            .iter()
+            .map(|value| f64::from(*value) * f64::from(*value))
+            .sum::<f64>()
+            .sqrt();
         if !length.is_finite() || length < 1e-12 {
             return Err(wrong("a vector has no direction"));
         }
-        vector.iter_mut().for_each(|value| *value = (f64::from(*value) / length) as f32);
+        vector
+            .iter_mut()
+            .for_each(|value| *value = (f64::from(*value) / length) as f32);
     }
     Ok(vectors)
 }
@@ -202,8 +246,11 @@ pub(crate) fn provider_error(error: ProviderError) -> Error {
     let message = format!("no embedding could be made: {error}");
     match error {
         ProviderError::Unavailable { retry_after, .. } => {
-            Error::new(Reason::StoreUnavailable, message).with_retry_after(retry_after.unwrap_or(Duration::from_secs(1)))
+            Error::new(Reason::StoreUnavailable, message)
+                .with_retry_after(retry_after.unwrap_or(Duration::from_secs(1)))
         }
-        ProviderError::Refused(_) | ProviderError::Malformed(_) => Error::new(Reason::FeatureUnavailable, message),
+        ProviderError::Refused(_) | ProviderError::Malformed(_) => {
+            Error::new(Reason::FeatureUnavailable, message)
+        }
     }
 }

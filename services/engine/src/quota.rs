@@ -46,7 +46,8 @@ impl Quotas {
             (self.bytes, has.bytes, more.bytes, "bytes"),
         ] {
             // What a write does not add to cannot be its fault.
-            if let Some(quota) = quota.filter(|quota| more > 0 && has.saturating_add(more) > *quota) {
+            if let Some(quota) = quota.filter(|quota| more > 0 && has.saturating_add(more) > *quota)
+            {
                 let sentence = format!(
                     "the owner has {has} of at most {quota} {what}, and this would add {more}; delete some, or ask the operator for more"
                 );
@@ -101,13 +102,25 @@ impl Engine {
     ///
     /// # Errors
     /// `QUOTA_EXCEEDED`; the store's.
-    pub(crate) async fn admit(&self, caller: &Caller, options: &WriteOptions, items: usize, mut more: Usage) -> Result<Admitted> {
+    pub(crate) async fn admit(
+        &self,
+        caller: &Caller,
+        options: &WriteOptions,
+        items: usize,
+        mut more: Usage,
+    ) -> Result<Admitted> {
         if let Some(key) = &options.idempotency {
-            if self.store.is_recorded(&caller.owner, key, options.now).await.map_err(crate::store_error)? {
+            if self
+                .store
+                .is_recorded(&caller.owner, key, options.now)
+                .await
+                .map_err(crate::store_error)?
+            {
                 return Ok(Admitted::Repeated);
             }
             let bytes = key.expected_bytes(items);
-            self.admit_outcome(&caller.owner, options.now, bytes).await?;
+            self.admit_outcome(&caller.owner, options.now, bytes)
+                .await?;
             // What adds nothing else may make room for more, and is not refused.
             if more != Usage::default() {
                 more.bytes = more.bytes.saturating_add(bytes);
@@ -150,7 +163,11 @@ impl Engine {
 
     async fn count_outcomes(&self, owner: &OwnerId, now: Timestamp) -> Result<Count<u64>> {
         let at = Instant::now();
-        let usage = self.store.recorded_bytes(owner, now).await.map_err(crate::store_error)?;
+        let usage = self
+            .store
+            .recorded_bytes(owner, now)
+            .await
+            .map_err(crate::store_error)?;
         Ok(Count { usage, at })
     }
 
@@ -171,7 +188,11 @@ impl Engine {
         }
         let admitted = quotas.check(count.usage, more);
         if admitted.is_ok() {
-            let Usage { entries, artifacts, bytes } = &mut count.usage;
+            let Usage {
+                entries,
+                artifacts,
+                bytes,
+            } = &mut count.usage;
             *entries = entries.saturating_add(more.entries);
             *artifacts = artifacts.saturating_add(more.artifacts);
             *bytes = bytes.saturating_add(more.bytes);
@@ -204,8 +225,14 @@ impl Engine {
 
 /// The bytes that count for an entry or a version.
 pub(crate) fn bytes(text: &str, metadata: Option<&JsonObject>, images: Option<&[NewImage]>) -> u64 {
-    let metadata = metadata.and_then(|metadata| serde_json::to_string(metadata).ok()).map_or(0, |text| text.len());
-    let images: usize = images.unwrap_or_default().iter().map(|image| image.data.len()).sum();
+    let metadata = metadata
+        .and_then(|metadata| serde_json::to_string(metadata).ok())
+        .map_or(0, |text| text.len());
+    let images: usize = images
+        .unwrap_or_default()
+        .iter()
+        .map(|image| image.data.len())
+        .sum();
     (text.len() + metadata + images) as u64
 }
 
@@ -215,15 +242,48 @@ mod tests {
 
     #[test]
     fn a_quota_refuses_what_adds_to_it_and_nothing_else() {
-        let quotas = Quotas { entries: Some(10), artifacts: None, bytes: Some(100) };
-        let usage = |entries, bytes| Usage { entries, artifacts: 0, bytes };
+        let quotas = Quotas {
+            entries: Some(10),
+            artifacts: None,
+            bytes: Some(100),
+        };
+        let usage = |entries, bytes| Usage {
+            entries,
+            artifacts: 0,
+            bytes,
+        };
         assert!(quotas.check(usage(9, 0), usage(1, 100)).is_ok());
         assert!(quotas.check(usage(11, 0), usage(0, 50)).is_ok());
         let error = quotas.check(usage(9, 0), usage(2, 1)).unwrap_err();
         assert_eq!(error.reason, Reason::QuotaExceeded);
-        assert!(error.message.contains("9 of at most 10 context entries"), "{}", error.message);
-        assert!(quotas.check(usage(0, 60), usage(1, 41)).unwrap_err().message.contains("bytes"));
-        assert!(quotas.check(usage(0, 0), Usage { entries: 0, artifacts: u64::MAX, bytes: 0 }).is_ok());
-        assert!(quotas.check(usage(0, u64::MAX), usage(0, u64::MAX)).is_err());
+        assert!(
+            error.message.contains("9 of at most 10 context entries"),
+            "{}",
+            error.message
+        );
+        assert!(
+            quotas
+                .check(usage(0, 60), usage(1, 41))
+                .unwrap_err()
+                .message
+                .contains("bytes")
+        );
+        assert!(
+            quotas
+                .check(
+                    usage(0, 0),
+                    Usage {
+                        entries: 0,
+                        artifacts: u64::MAX,
+                        bytes: 0
+                    }
+                )
+                .is_ok()
+        );
+        assert!(
+            quotas
+                .check(usage(0, u64::MAX), usage(0, u64::MAX))
+                .is_err()
+        );
     }
 }

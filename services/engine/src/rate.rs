@@ -27,7 +27,9 @@ impl Bucket {
     /// `RATE_LIMITED` with the time after which there is one again.
     pub fn take(&mut self, rate: &Rate, now: Instant) -> Result<()> {
         let per_second = f64::from(rate.per_minute.max(1)) / 60.0;
-        let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        let passed = self
+            .at
+            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.at = Some(now);
         self.spent = (self.spent - passed.as_secs_f64() * per_second).max(0.0);
         let over = self.spent + 1.0 - f64::from(rate.burst.max(1));
@@ -36,7 +38,11 @@ impl Bucket {
             return Ok(());
         }
         let wait = Duration::from_secs_f64(over / per_second);
-        let sentence = format!("this key may make {} requests a minute; retry in {} seconds", rate.per_minute, wait.as_secs().max(1));
+        let sentence = format!(
+            "this key may make {} requests a minute; retry in {} seconds",
+            rate.per_minute,
+            wait.as_secs().max(1)
+        );
         Err(Error::new(Reason::RateLimited, sentence).with_retry_after(wait))
     }
 }
@@ -47,13 +53,19 @@ mod tests {
 
     #[test]
     fn a_burst_is_served_and_then_the_rate() {
-        let rate = Rate { per_minute: 60, burst: 3 };
+        let rate = Rate {
+            per_minute: 60,
+            burst: 3,
+        };
         let (mut bucket, start) = (Bucket::default(), Instant::now());
         for _ in 0..3 {
             bucket.take(&rate, start).unwrap();
         }
         let refused = bucket.take(&rate, start).unwrap_err();
-        assert_eq!((refused.reason, refused.retry_after), (Reason::RateLimited, Some(Duration::from_secs(1))));
+        assert_eq!(
+            (refused.reason, refused.retry_after),
+            (Reason::RateLimited, Some(Duration::from_secs(1)))
+        );
         bucket.take(&rate, start + Duration::from_secs(1)).unwrap();
         assert!(bucket.take(&rate, start + Duration::from_secs(1)).is_err());
     }

@@ -34,7 +34,11 @@ impl Reached {
     /// # Errors
     /// `CONTEXT_NOT_FOUND`, as for an entry that does not exist.
     pub fn check(&self, id: i64) -> Result<()> {
-        if self.has(id) { Ok(()) } else { Err(Error::context_not_found(id)) }
+        if self.has(id) {
+            Ok(())
+        } else {
+            Err(Error::context_not_found(id))
+        }
     }
 }
 
@@ -44,10 +48,26 @@ impl Engine {
     /// # Errors
     /// The store's.
     pub(crate) async fn reached(&self, caller: &Caller, ids: &[i64]) -> Result<Reached> {
-        let Some(threads) = caller.within() else { return Ok(Reached::All) };
-        let selection = RowSelection { images: false, text_chars: Some(1), explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
-        let found = self.store.get_contexts(&caller.owner, ids.to_vec(), selection, Read::default()).await.map_err(crate::store_error)?;
-        let reached = found.entries.into_iter().filter(|entry| threads.contains(&entry.thread_id)).map(|entry| entry.id);
+        let Some(threads) = caller.within() else {
+            return Ok(Reached::All);
+        };
+        let selection = RowSelection {
+            images: false,
+            text_chars: Some(1),
+            explain: false,
+            max_bytes: u64::MAX,
+            memory: Memory::UNCOUNTED,
+        };
+        let found = self
+            .store
+            .get_contexts(&caller.owner, ids.to_vec(), selection, Read::default())
+            .await
+            .map_err(crate::store_error)?;
+        let reached = found
+            .entries
+            .into_iter()
+            .filter(|entry| threads.contains(&entry.thread_id))
+            .map(|entry| entry.id);
         Ok(Reached::These(reached.collect()))
     }
 }

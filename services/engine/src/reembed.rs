@@ -51,10 +51,21 @@ impl Engine {
     /// # Errors
     /// `FEATURE_UNAVAILABLE` when the database keeps no vectors or another move began meanwhile; `STORE_UNAVAILABLE` when
     /// the provider stays away, and the store's errors: the same again then goes on where it was.
-    pub async fn reembed(&self, embedder: Arc<dyn Embedder>, progress: impl Fn(Reembedding) + Send) -> Result<Reembedded> {
+    pub async fn reembed(
+        &self,
+        embedder: Arc<dyn Embedder>,
+        progress: impl Fn(Reembedding) + Send,
+    ) -> Result<Reembedded> {
         let model = meaning::model_of(&*embedder);
-        let vectors = self.store.vectors().ok_or_else(|| meaning::unavailable("this database keeps no vectors"))?;
-        let mut state = match vectors.begin_move(&model).await.map_err(crate::store_error)? {
+        let vectors = self
+            .store
+            .vectors()
+            .ok_or_else(|| meaning::unavailable("this database keeps no vectors"))?;
+        let mut state = match vectors
+            .begin_move(&model)
+            .await
+            .map_err(crate::store_error)?
+        {
             MoveState::Impossible(reason) => return Err(meaning::unavailable(&reason)),
             MoveState::Done => {
                 self.use_embedder(embedder).await?;
@@ -62,16 +73,29 @@ impl Engine {
             }
             MoveState::Begun { embedded, entries } => Reembedding { embedded, entries },
         };
-        tracing::info!(model = model.identity, state.embedded, state.entries, "Moving to another embedding model");
+        tracing::info!(
+            model = model.identity,
+            state.embedded,
+            state.entries,
+            "Moving to another embedding model"
+        );
         progress(state);
         let ready = Arc::new(self.ready(Arc::clone(&embedder), model));
         let mut tolerated = 0;
         loop {
             let refused = look(&ready, vectors, &mut state, &progress).await?;
-            match vectors.finish_move(&ready.model, refused + tolerated).await.map_err(crate::store_error)? {
+            match vectors
+                .finish_move(&ready.model, refused + tolerated)
+                .await
+                .map_err(crate::store_error)?
+            {
                 Moved::Done => {
                     self.use_embedder(embedder).await?;
-                    tracing::info!(model = ready.model.identity, refused, "Moved to another embedding model");
+                    tracing::info!(
+                        model = ready.model.identity,
+                        refused,
+                        "Moved to another embedding model"
+                    );
                     return Ok(Reembedded::Now { refused });
                 }
                 Moved::Waiting => {
@@ -79,7 +103,10 @@ impl Engine {
                     tokio::time::sleep(BETWEEN_LOOKS).await;
                 }
                 Moved::NotBegun => {
-                    return Err(Error::new(Reason::FeatureUnavailable, "a move to yet another embedding model was begun meanwhile"));
+                    return Err(Error::new(
+                        Reason::FeatureUnavailable,
+                        "a move to yet another embedding model was begun meanwhile",
+                    ));
                 }
             }
         }
@@ -96,9 +123,13 @@ async fn look(
     let (mut after, mut refused, mut failures) = (None, 0, 0);
     loop {
         let page = async {
-            let page =
-                vectors.unembedded(&ready.model, after.as_ref(), ENTRIES).await.map_err(|error| (crate::store_error(error), None))?;
-            let done = slice(ready, vectors, page.entries).await.map_err(|failure| (failure.error, failure.retry_after))?;
+            let page = vectors
+                .unembedded(&ready.model, after.as_ref(), ENTRIES)
+                .await
+                .map_err(|error| (crate::store_error(error), None))?;
+            let done = slice(ready, vectors, page.entries)
+                .await
+                .map_err(|failure| (failure.error, failure.retry_after))?;
             Ok::<_, (Error, Option<Duration>)>((page.next, done))
         };
         match page.await {

@@ -52,13 +52,24 @@ struct Line {
 
 impl Refusals {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock, counted: Mutex::default(), writing: tokio::sync::Mutex::default() }
+        Self {
+            store,
+            clock,
+            counted: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Counts a refusal of a caller with credentials.
     pub fn known(self: &Arc<Self>, caller: &Caller, operation: &str, reason: Reason) {
-        let Some(key_id) = caller.key_id.clone() else { return };
-        let line = Line { at: self.clock.now(), operation: operation.to_owned(), attempts: 1 };
+        let Some(key_id) = caller.key_id.clone() else {
+            return;
+        };
+        let line = Line {
+            at: self.clock.now(),
+            operation: operation.to_owned(),
+            attempts: 1,
+        };
         locked(&self.counted).add((caller.owner.clone(), key_id, reason), line);
         self.schedule();
     }
@@ -89,8 +100,13 @@ impl Refusals {
 
     /// Writes what was counted so far, for the end of the service.
     pub async fn flush(&self) {
-        if tokio::time::timeout(LAST_LINES, self.write()).await.is_err() {
-            tracing::error!("The last refusals were not written to the audit log: the database did not answer in time");
+        if tokio::time::timeout(LAST_LINES, self.write())
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                "The last refusals were not written to the audit log: the database did not answer in time"
+            );
         }
     }
 
@@ -98,22 +114,57 @@ impl Refusals {
         let _writing = self.writing.lock().await;
         let (known, unknown, lost) = {
             let mut counted = locked(&self.counted);
-            (std::mem::take(&mut counted.known), std::mem::take(&mut counted.unknown), std::mem::take(&mut counted.lost))
+            (
+                std::mem::take(&mut counted.known),
+                std::mem::take(&mut counted.unknown),
+                std::mem::take(&mut counted.lost),
+            )
         };
         if unknown > 0 {
-            tracing::warn!(requests = unknown, "Refused requests without a valid key or token");
+            tracing::warn!(
+                requests = unknown,
+                "Refused requests without a valid key or token"
+            );
         }
         if lost > 0 {
-            tracing::error!(refusals = lost, "Refusals were not written to the audit log: too many waited");
+            tracing::error!(
+                refusals = lost,
+                "Refusals were not written to the audit log: too many waited"
+            );
         }
-        let Some(keys) = self.store.keys() else { return };
+        let Some(keys) = self.store.keys() else {
+            return;
+        };
         for ((owner, key_id, reason), line) in known {
-            let Line { at, operation, attempts } = line;
-            let denial = Denial { at, key_id, operation, reason: reason.as_str().to_owned(), attempts };
+            let Line {
+                at,
+                operation,
+                attempts,
+            } = line;
+            let denial = Denial {
+                at,
+                key_id,
+                operation,
+                reason: reason.as_str().to_owned(),
+                attempts,
+            };
             if let Err(error) = keys.record_denial(&owner, denial.clone()).await {
                 tracing::warn!(%error, "A refusal was not written to the audit log; it is tried again");
-                let Denial { at, key_id, operation, reason: _, attempts } = denial;
-                locked(&self.counted).add((owner, key_id, reason), Line { at, operation, attempts });
+                let Denial {
+                    at,
+                    key_id,
+                    operation,
+                    reason: _,
+                    attempts,
+                } = denial;
+                locked(&self.counted).add(
+                    (owner, key_id, reason),
+                    Line {
+                        at,
+                        operation,
+                        attempts,
+                    },
+                );
             }
         }
     }

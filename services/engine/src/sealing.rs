@@ -13,7 +13,9 @@ const INTERVAL: Duration = Duration::from_secs(6 * 3600);
 impl Engine {
     /// Gives checksums to rows that have none, as long as the returned future is polled.
     pub async fn seal(&self) {
-        let Some(seals) = self.store.seals() else { return };
+        let Some(seals) = self.store.seals() else {
+            return;
+        };
         let (mut after, mut sealed) = (None, 0);
         loop {
             let rest = match seals.seal(after.as_ref()).await {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use context_model::{
-    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, Operation, QueryStats, Reason, Result, Scores,
-    SearchContextReply, SearchContextRequest, Violations,
+    Error, FtsScores, FtsSearchContextReply, FtsSearchContextRequest, Limits, Operation,
+    QueryStats, Reason, Result, Scores, SearchContextReply, SearchContextRequest, Violations,
 };
 use context_store::{FtsPage, FtsSearch, Page, RowSelection, StoredEntry};
 use context_text::{Mode, Query};
@@ -20,11 +20,22 @@ impl Engine {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
-    pub async fn search_context(&self, caller: &Caller, mut request: SearchContextRequest) -> Result<SearchContextReply> {
+    pub async fn search_context(
+        &self,
+        caller: &Caller,
+        mut request: SearchContextRequest,
+    ) -> Result<SearchContextReply> {
         caller.require(Operation::SearchContext)?;
         let started = Instant::now();
         let mut violations = Violations::default();
-        let page = validate::page(request.limit, request.offset, 30, 100, i64::from(u32::MAX), &mut violations);
+        let page = validate::page(
+            request.limit,
+            request.offset,
+            30,
+            100,
+            i64::from(u32::MAX),
+            &mut violations,
+        );
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
         let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         violations.finish(())?;
@@ -32,13 +43,27 @@ impl Engine {
         let selection = self.selection(caller, request.include_images, explain, self.shown_chars());
         let found = self
             .store
-            .search_contexts(&caller.owner, filter, page, selection, Self::read(min_revision))
+            .search_contexts(
+                &caller.owner,
+                filter,
+                page,
+                selection,
+                Self::read(min_revision),
+            )
             .await
             .map_err(crate::store_error)?;
         let (entries, _) = hits::sound(found.entries);
-        let results: Vec<_> = entries.into_iter().map(|entry| self.hit(entry, None, None)).collect();
+        let results: Vec<_> = entries
+            .into_iter()
+            .map(|entry| self.hit(entry, None, None))
+            .collect();
         let stats = explain.then(|| self.stats(started, filters, results.len(), found.plan, None));
-        Ok(SearchContextReply { count: results.len() as i64, results, stats, revision: found.revision })
+        Ok(SearchContextReply {
+            count: results.len() as i64,
+            results,
+            stats,
+            revision: found.revision,
+        })
     }
 
     /// Entries whose text matches the query, best first.
@@ -46,11 +71,18 @@ impl Engine {
     /// # Errors
     /// `INVALID_ARGUMENT` naming each bad field, with the position for a malformed boolean query;
     /// `FEATURE_UNAVAILABLE` when full-text search is off; `SCOPE_MISSING` without `read`; the store's errors.
-    pub async fn fts_search_context(&self, caller: &Caller, mut request: FtsSearchContextRequest) -> Result<FtsSearchContextReply> {
+    pub async fn fts_search_context(
+        &self,
+        caller: &Caller,
+        mut request: FtsSearchContextRequest,
+    ) -> Result<FtsSearchContextReply> {
         caller.require(Operation::FtsSearchContext)?;
         let started = Instant::now();
         if !self.config.fts_on() {
-            return Err(Error::new(Reason::FeatureUnavailable, "full-text search is switched off by ENABLE_FTS=false"));
+            return Err(Error::new(
+                Reason::FeatureUnavailable,
+                "full-text search is switched off by ENABLE_FTS=false",
+            ));
         }
         let mut violations = Violations::default();
         validate::query(&request.query, &mut violations);
@@ -60,7 +92,13 @@ impl Engine {
         let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         let parsed = if violations.is_empty() {
             context_text::parse(mode, &request.query, &self.analyzer).unwrap_or_else(|error| {
-                violations.push("query", format!("`query` is malformed at character {}: {}", error.position, error.message));
+                violations.push(
+                    "query",
+                    format!(
+                        "`query` is malformed at character {}: {}",
+                        error.position, error.message
+                    ),
+                );
                 None
             })
         } else {
@@ -83,22 +121,59 @@ impl Engine {
         };
         let Some(parsed) = parsed else {
             // Nothing in the query can be searched for: punctuation, emoji.
-            let statistics = self.store.statistics(&caller.owner, Self::read(min_revision)).await.map_err(crate::store_error)?;
+            let statistics = self
+                .store
+                .statistics(&caller.owner, Self::read(min_revision))
+                .await
+                .map_err(crate::store_error)?;
             reply.stats = explain.then(|| self.stats(started, filters, 0, Vec::new(), None));
-            return Ok(FtsSearchContextReply { revision: statistics.revision, ..reply });
+            return Ok(FtsSearchContextReply {
+                revision: statistics.revision,
+                ..reply
+            });
         };
-        let selection = self.selection(caller, request.include_images, explain, if highlight { None } else { self.shown_chars() });
-        let search = FtsSearch { query: parsed.clone(), ranking_cap: self.config.fts_ranking_cap, context_weight: 0.0 };
+        let selection = self.selection(
+            caller,
+            request.include_images,
+            explain,
+            if highlight { None } else { self.shown_chars() },
+        );
+        let search = FtsSearch {
+            query: parsed.clone(),
+            ranking_cap: self.config.fts_ranking_cap,
+            context_weight: 0.0,
+        };
         let found = self
             .store
-            .fts_search(&caller.owner, search, filter, page, selection, Self::read(min_revision))
+            .fts_search(
+                &caller.owner,
+                search,
+                filter,
+                page,
+                selection,
+                Self::read(min_revision),
+            )
             .await
             .map_err(crate::store_error)?;
-        let FtsPage { entries, used_fallback, capped_at, revision, plan } = found;
-        let scores: HashMap<i64, f64> = entries.iter().map(|scored| (scored.entry.id, scored.score)).collect();
-        let (entries, damaged) = hits::sound(entries.into_iter().map(|scored| scored.entry).collect());
+        let FtsPage {
+            entries,
+            used_fallback,
+            capped_at,
+            revision,
+            plan,
+        } = found;
+        let scores: HashMap<i64, f64> = entries
+            .iter()
+            .map(|scored| (scored.entry.id, scored.score))
+            .collect();
+        let (entries, damaged) =
+            hits::sound(entries.into_iter().map(|scored| scored.entry).collect());
         let snippets = if highlight {
-            let query = if used_fallback { parsed.loosest().clone() } else { parsed.query };
+            let query = if used_fallback {
+                parsed.loosest().clone()
+            } else {
+                parsed.query
+            };
             self.snippets(&entries, query).await?
         } else {
             vec![None; entries.len()]
@@ -108,18 +183,33 @@ impl Engine {
             .zip(snippets)
             .map(|(entry, snippet)| {
                 let score = scores.get(&entry.id).copied().unwrap_or_default();
-                self.hit(entry, Some(Scores::Fts(FtsScores { fts_score: score, fts_rank: None, rerank_score: None })), snippet)
+                self.hit(
+                    entry,
+                    Some(Scores::Fts(FtsScores {
+                        fts_score: score,
+                        fts_rank: None,
+                        rerank_score: None,
+                    })),
+                    snippet,
+                )
             })
             .collect();
         reply.count = reply.results.len() as i64;
-        reply.stats = explain.then(|| self.stats(started, filters, reply.results.len(), plan, capped_at));
+        reply.stats =
+            explain.then(|| self.stats(started, filters, reply.results.len(), plan, capped_at));
         reply.warnings.extend(capped_at.map(cap_warning));
         reply.warnings.extend(damaged);
         reply.revision = revision;
         Ok(reply)
     }
 
-    pub(crate) fn selection(&self, caller: &Caller, include_images: Option<bool>, explain: bool, text_chars: Option<u32>) -> RowSelection {
+    pub(crate) fn selection(
+        &self,
+        caller: &Caller,
+        include_images: Option<bool>,
+        explain: bool,
+        text_chars: Option<u32>,
+    ) -> RowSelection {
         RowSelection {
             images: include_images.unwrap_or(false),
             text_chars,
@@ -151,12 +241,30 @@ impl Engine {
     async fn snippets(&self, entries: &[StoredEntry], query: Query) -> Result<Vec<Option<String>>> {
         let analyzer = self.analyzer.clone();
         let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
-        let mark = move || texts.iter().map(|text| Some(context_text::highlight(text, &query, &analyzer, SNIPPET_CHARS))).collect();
-        tokio::task::spawn_blocking(mark).await.map_err(Error::internal)
+        let mark = move || {
+            texts
+                .iter()
+                .map(|text| {
+                    Some(context_text::highlight(
+                        text,
+                        &query,
+                        &analyzer,
+                        SNIPPET_CHARS,
+                    ))
+                })
+                .collect()
+        };
+        tokio::task::spawn_blocking(mark)
+            .await
+            .map_err(Error::internal)
     }
 }
 
-pub(crate) fn ranked_page(limit: Option<i64>, offset: Option<i64>, violations: &mut Violations) -> Page {
+pub(crate) fn ranked_page(
+    limit: Option<i64>,
+    offset: Option<i64>,
+    violations: &mut Violations,
+) -> Page {
     validate::page(limit, offset, 5, 100, Limits::MAX_RANKED_OFFSET, violations)
 }
 
@@ -172,7 +280,10 @@ fn parse_mode(given: Option<&str>, violations: &mut Violations) -> (&'static str
         "boolean" => ("boolean", Mode::Boolean),
         other => {
             let shown: String = other.chars().take(40).collect();
-            violations.push("mode", format!("`mode` is `{shown}`; it must be one of match, prefix, phrase, boolean"));
+            violations.push(
+                "mode",
+                format!("`mode` is `{shown}`; it must be one of match, prefix, phrase, boolean"),
+            );
             ("match", Mode::Match)
         }
     }

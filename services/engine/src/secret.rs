@@ -32,7 +32,9 @@ impl KeySecret {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let random = text.strip_prefix(PREFIX)?;
-        let url_safe = random.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+        let url_safe = random
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
         (random.len() == RANDOM_CHARS && url_safe).then(|| Self(text.to_owned()))
     }
 
@@ -57,7 +59,11 @@ impl KeySecret {
     /// The same in hexadecimal, as it is stored.
     #[must_use]
     pub fn digest(&self) -> String {
-        self.fingerprint().iter().fold(String::with_capacity(64), |text, byte| text + &format!("{byte:02x}"))
+        self.fingerprint()
+            .iter()
+            .fold(String::with_capacity(64), |text, byte| {
+                text + &format!("{byte:02x}")
+            })
     }
 }
 
@@ -77,7 +83,11 @@ mod tests {
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(key.reveal().len(), 40);
             assert_eq!(KeySecret::parse(key.reveal()).as_ref(), Some(key));
-            assert!(keys[..i].iter().all(|other| other.fingerprint() != key.fingerprint()));
+            assert!(
+                keys[..i]
+                    .iter()
+                    .all(|other| other.fingerprint() != key.fingerprint())
+            );
         }
         assert_eq!(format!("{:?}", keys[0]), "KeySecret(***)");
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use context_model::{
-    Operation, Result, Scores, SearchHit, SemanticScores, SemanticSearchContextReply, SemanticSearchContextRequest, Violations,
+    Operation, Result, Scores, SearchHit, SemanticScores, SemanticSearchContextReply,
+    SemanticSearchContextRequest, Violations,
 };
 use context_providers::QueryVectors;
 use context_store::{Page, RankSearch, RankedByMeaning, Read, SemanticSearch, StoredEntry};
@@ -21,8 +22,14 @@ pub(crate) const MOST_RANKINGS: u32 = 3;
 
 /// The depth for this page; one of few, so that neighbouring pages come from the same ranking.
 pub(crate) fn depth(page: Page, at_least: u32) -> u32 {
-    let wanted = page.offset.saturating_add(u64::from(page.limit)).max(u64::from(at_least));
-    DEPTHS.into_iter().find(|depth| u64::from(*depth) >= wanted).unwrap_or(DEPTHS[DEPTHS.len() - 1])
+    let wanted = page
+        .offset
+        .saturating_add(u64::from(page.limit))
+        .max(u64::from(at_least));
+    DEPTHS
+        .into_iter()
+        .find(|depth| u64::from(*depth) >= wanted)
+        .unwrap_or(DEPTHS[DEPTHS.len() - 1])
 }
 
 impl Engine {
@@ -44,14 +51,19 @@ impl Engine {
         let min_revision = validate::min_revision(request.min_revision, &mut violations);
         let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
         violations.finish(())?;
-        let (ready, vectors) = self.meaning().map_err(|reason| meaning::unavailable(&reason))?;
+        let (ready, vectors) = self
+            .meaning()
+            .map_err(|reason| meaning::unavailable(&reason))?;
 
         let explain = request.explain_query.unwrap_or(false);
         let QueryVectors { vector, tokens } = ready.of_query(&request.query).await?;
         let model_ms = milliseconds(started);
         let search = RankSearch {
             fts: None,
-            semantic: Some(SemanticSearch { model: ready.model.clone(), vector }),
+            semantic: Some(SemanticSearch {
+                model: ready.model.clone(),
+                vector,
+            }),
             depth: depth(page, self.reranked()),
             explain,
         };
@@ -59,19 +71,43 @@ impl Engine {
         let (ranking, shown, entries, mut plan, search_ms) = loop {
             rankings += 1;
             let asked = Instant::now();
-            let rank = vectors.rank(&caller.owner, search.clone(), filter.clone(), Self::read(min_revision));
+            let rank = vectors.rank(
+                &caller.owner,
+                search.clone(),
+                filter.clone(),
+                Self::read(min_revision),
+            );
             let mut ranking = rank.await.map_err(crate::store_error)?;
             let search_ms = milliseconds(asked);
             let mut plan = std::mem::take(&mut ranking.plan);
-            let candidates = ranking.semantic.iter().map(|found| Candidate { id: found.id, score: -found.distance, part: Some(*found) });
-            let question = Question { text: &request.query, encoded: tokens.clone().map(|tokens| (Arc::clone(&ready), tokens)) };
-            let reranking = self.rerank(caller, question, candidates.collect(), &mut plan).await;
+            let candidates = ranking.semantic.iter().map(|found| Candidate {
+                id: found.id,
+                score: -found.distance,
+                part: Some(*found),
+            });
+            let question = Question {
+                text: &request.query,
+                encoded: tokens.clone().map(|tokens| (Arc::clone(&ready), tokens)),
+            };
+            let reranking = self
+                .rerank(caller, question, candidates.collect(), &mut plan)
+                .await;
             let Reranking { order, warning: _ } = reranking;
-            let of_id = |id: i64| ranking.semantic.iter().find(|found| found.id == id).copied();
-            let shown: Vec<(RankedByMeaning, Option<f64>)> =
-                in_page(&order, page).iter().filter_map(|(id, rerank_score)| of_id(*id).map(|found| (found, *rerank_score))).collect();
+            let of_id = |id: i64| {
+                ranking
+                    .semantic
+                    .iter()
+                    .find(|found| found.id == id)
+                    .copied()
+            };
+            let shown: Vec<(RankedByMeaning, Option<f64>)> = in_page(&order, page)
+                .iter()
+                .filter_map(|(id, rerank_score)| of_id(*id).map(|found| (found, *rerank_score)))
+                .collect();
             let ids = shown.iter().map(|(found, _)| found.id).collect();
-            let entries = self.entries_in_order(caller, ids, request.include_images, ranking.revision).await?;
+            let entries = self
+                .entries_in_order(caller, ids, request.include_images, ranking.revision)
+                .await?;
             if entries.len() == shown.len() || rankings == MOST_RANKINGS {
                 break (ranking, shown, entries, plan, search_ms);
             }
@@ -79,10 +115,16 @@ impl Engine {
         let (entries, _) = hits::sound(entries);
         let results = self.hits_in_order(entries, |id| {
             let (found, rerank_score) = shown.iter().find(|(found, _)| found.id == id)?;
-            Some(Scores::Semantic(SemanticScores { semantic_distance: found.distance, semantic_rank: None, rerank_score: *rerank_score }))
+            Some(Scores::Semantic(SemanticScores {
+                semantic_distance: found.distance,
+                semantic_rank: None,
+                rerank_score: *rerank_score,
+            }))
         });
         if explain {
-            plan.push(format!("times: query vector {model_ms:.1} ms, search {search_ms:.1} ms"));
+            plan.push(format!(
+                "times: query vector {model_ms:.1} ms, search {search_ms:.1} ms"
+            ));
         }
         let stats = explain.then(|| self.stats(started, filters, results.len(), plan, None));
         Ok(SemanticSearchContextReply {
@@ -108,20 +150,38 @@ impl Engine {
             return Ok(Vec::new());
         }
         let selection = self.selection(caller, include_images, false, self.shown_chars());
-        let read = Read { as_of: Some(revision), ..Self::read(Some(revision)) };
-        let mut found = self.store.get_contexts(&caller.owner, ids.clone(), selection, read).await.map_err(crate::store_error)?.entries;
+        let read = Read {
+            as_of: Some(revision),
+            ..Self::read(Some(revision))
+        };
+        let mut found = self
+            .store
+            .get_contexts(&caller.owner, ids.clone(), selection, read)
+            .await
+            .map_err(crate::store_error)?
+            .entries;
         found.sort_by_key(|entry| ids.iter().position(|id| *id == entry.id));
         Ok(found)
     }
 
-    pub(crate) fn hits_in_order(&self, entries: Vec<StoredEntry>, scores: impl Fn(i64) -> Option<Scores>) -> Vec<SearchHit> {
-        entries.into_iter().map(|entry| (scores(entry.id), entry)).map(|(scores, entry)| self.hit(entry, scores, None)).collect()
+    pub(crate) fn hits_in_order(
+        &self,
+        entries: Vec<StoredEntry>,
+        scores: impl Fn(i64) -> Option<Scores>,
+    ) -> Vec<SearchHit> {
+        entries
+            .into_iter()
+            .map(|entry| (scores(entry.id), entry))
+            .map(|(scores, entry)| self.hit(entry, scores, None))
+            .collect()
     }
 }
 
 /// A page of a ranking.
 pub(crate) fn in_page<T>(ranking: &[T], page: Page) -> &[T] {
-    let start = usize::try_from(page.offset).unwrap_or(usize::MAX).min(ranking.len());
+    let start = usize::try_from(page.offset)
+        .unwrap_or(usize::MAX)
+        .min(ranking.len());
     let end = start.saturating_add(page.limit as usize).min(ranking.len());
     &ranking[start..end]
 }

@@ -46,7 +46,10 @@ enum Next {
 
 impl Summaries {
     fn summarizer(&self) -> Option<Arc<dyn Summarizer>> {
-        self.summarizer.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.summarizer
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn waiting(&self) -> std::sync::MutexGuard<'_, Waiting> {
@@ -74,14 +77,21 @@ impl Summaries {
             waiting.entries.clear();
             return Next::All;
         }
-        waiting.entries.pop_front().map_or(Next::Nothing, |(owner, id)| Next::Entry(owner, id))
+        waiting
+            .entries
+            .pop_front()
+            .map_or(Next::Nothing, |(owner, id)| Next::Entry(owner, id))
     }
 }
 
 impl Engine {
     /// Writes summaries with this from now on.
     pub fn use_summarizer(&self, summarizer: Arc<dyn Summarizer>) {
-        *self.summaries.summarizer.write().unwrap_or_else(PoisonError::into_inner) = Some(summarizer);
+        *self
+            .summaries
+            .summarizer
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(summarizer);
         self.summaries.look_at_all();
         self.summaries.wake.notify_one();
     }
@@ -96,14 +106,19 @@ impl Engine {
             return Some("this database keeps no summaries".to_owned());
         }
         let none = "no model writes summaries: set SUMMARY_MODEL, and SUMMARY_PROVIDER unless it is Ollama";
-        self.summaries.summarizer().is_none().then(|| none.to_owned())
+        self.summaries
+            .summarizer()
+            .is_none()
+            .then(|| none.to_owned())
     }
 
     /// Whether this text is to get a summary.
     pub(crate) fn wants_summary(&self, text: &str) -> bool {
         let least = self.config.summary_min_content_length as usize;
         // A character has a byte at least.
-        text.len() >= least && self.why_no_summaries().is_none() && text.chars().nth(least.saturating_sub(1)).is_some()
+        text.len() >= least
+            && self.why_no_summaries().is_none()
+            && text.chars().nth(least.saturating_sub(1)).is_some()
     }
 
     /// Notes that an entry waits for its summary.
@@ -116,9 +131,15 @@ impl Engine {
         let mut pause = FIRST_PAUSE;
         loop {
             let woken = self.summaries.wake.notified();
-            let outcome = match (self.why_no_summaries(), self.summaries.summarizer(), self.store.summaries()) {
+            let outcome = match (
+                self.why_no_summaries(),
+                self.summaries.summarizer(),
+                self.store.summaries(),
+            ) {
                 (None, Some(summarizer), Some(store)) => match self.summaries.next() {
-                    Next::Entry(owner, id) => self.summarize_entry(&*summarizer, store, owner, id).await,
+                    Next::Entry(owner, id) => {
+                        self.summarize_entry(&*summarizer, store, owner, id).await
+                    }
                     Next::All => self.summarize_all(&*summarizer, store).await,
                     Next::Nothing => {
                         if tokio::time::timeout(INTERVAL, woken).await.is_err() {
@@ -145,14 +166,24 @@ impl Engine {
 
     /// # Errors
     /// When to try again: the provider or the database is away.
-    async fn summarize_all(&self, summarizer: &dyn Summarizer, store: &dyn SummaryStore) -> Result<(), Option<Duration>> {
-        let (least, most) = (self.config.summary_min_content_length.max(1), small(summarizer.max_chars()));
+    async fn summarize_all(
+        &self,
+        summarizer: &dyn Summarizer,
+        store: &dyn SummaryStore,
+    ) -> Result<(), Option<Duration>> {
+        let (least, most) = (
+            self.config.summary_min_content_length.max(1),
+            small(summarizer.max_chars()),
+        );
         let mut after = None;
         loop {
-            let page = store.unsummarized(after.as_ref(), least, most, ENTRIES).await.map_err(|error| {
-                tracing::debug!(error = %error, "Entries without summaries cannot be read now");
-                None
-            })?;
+            let page = store
+                .unsummarized(after.as_ref(), least, most, ENTRIES)
+                .await
+                .map_err(|error| {
+                    tracing::debug!(error = %error, "Entries without summaries cannot be read now");
+                    None
+                })?;
             for entry in page.entries {
                 add_summary(summarizer, store, entry).await?;
             }
@@ -173,11 +204,35 @@ impl Engine {
         id: i64,
     ) -> Result<(), Option<Duration>> {
         let text_chars = Some(small(summarizer.max_chars()));
-        let selection = RowSelection { images: false, text_chars, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
-        let found = self.store.get_contexts(&owner, vec![id], selection, Self::read(None)).await.map_err(|_| None)?;
+        let selection = RowSelection {
+            images: false,
+            text_chars,
+            explain: false,
+            max_bytes: u64::MAX,
+            memory: Memory::UNCOUNTED,
+        };
+        let found = self
+            .store
+            .get_contexts(&owner, vec![id], selection, Self::read(None))
+            .await
+            .map_err(|_| None)?;
         match found.entries.into_iter().next() {
-            Some(entry) if entry.damage.is_none() && entry.summary.is_empty() && self.wants_summary(&entry.text) => {
-                add_summary(summarizer, store, Unsummarized { owner, id, version: entry.version, text: entry.text }).await
+            Some(entry)
+                if entry.damage.is_none()
+                    && entry.summary.is_empty()
+                    && self.wants_summary(&entry.text) =>
+            {
+                add_summary(
+                    summarizer,
+                    store,
+                    Unsummarized {
+                        owner,
+                        id,
+                        version: entry.version,
+                        text: entry.text,
+                    },
+                )
+                .await
             }
             _ => Ok(()),
         }
@@ -187,29 +242,53 @@ impl Engine {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn summary_status(&self, caller: &Caller, total_entries: i64) -> Result<SummaryStatus> {
+    pub(crate) async fn summary_status(
+        &self,
+        caller: &Caller,
+        total_entries: i64,
+    ) -> Result<SummaryStatus> {
         let reason = self.why_no_summaries();
         let summarizer = self.summaries.summarizer().filter(|_| reason.is_none());
         let summary_count = match self.store.summaries() {
-            Some(store) => store.summarized_entries(&caller.owner).await.map_err(crate::store_error)?,
+            Some(store) => store
+                .summarized_entries(&caller.owner)
+                .await
+                .map_err(crate::store_error)?,
             None => 0,
         };
         Ok(SummaryStatus {
             enabled: reason.is_none(),
             available: reason.is_none(),
             reason,
-            provider: summarizer.as_ref().map(|summarizer| summarizer.provider().to_owned()),
-            model: summarizer.as_ref().map(|summarizer| summarizer.model().to_owned()),
+            provider: summarizer
+                .as_ref()
+                .map(|summarizer| summarizer.provider().to_owned()),
+            model: summarizer
+                .as_ref()
+                .map(|summarizer| summarizer.model().to_owned()),
             summary_count,
-            coverage_percentage: if summarizer.is_some() { crate::statistics::percentage(summary_count, total_entries) } else { 0.0 },
+            coverage_percentage: if summarizer.is_some() {
+                crate::statistics::percentage(summary_count, total_entries)
+            } else {
+                0.0
+            },
             min_content_length: i64::from(self.config.summary_min_content_length),
         })
     }
 }
 
 /// Writes the summary of an entry and gives it to the store.
-async fn add_summary(summarizer: &dyn Summarizer, store: &dyn SummaryStore, entry: Unsummarized) -> Result<(), Option<Duration>> {
-    let Unsummarized { owner, id, version, text } = entry;
+async fn add_summary(
+    summarizer: &dyn Summarizer,
+    store: &dyn SummaryStore,
+    entry: Unsummarized,
+) -> Result<(), Option<Duration>> {
+    let Unsummarized {
+        owner,
+        id,
+        version,
+        text,
+    } = entry;
     let summary = match summarizer.summarize(&text).await {
         Ok(summary) => summary,
         Err(ProviderError::Unavailable { what, retry_after }) => {
@@ -221,10 +300,21 @@ async fn add_summary(summarizer: &dyn Summarizer, store: &dyn SummaryStore, entr
             return Ok(());
         }
     };
-    store.add_summary(&owner, LateSummary { id, version, summary }).await.map(drop).map_err(|error| {
-        tracing::debug!(error = %error, "A summary cannot be stored now");
-        None
-    })
+    store
+        .add_summary(
+            &owner,
+            LateSummary {
+                id,
+                version,
+                summary,
+            },
+        )
+        .await
+        .map(drop)
+        .map_err(|error| {
+            tracing::debug!(error = %error, "A summary cannot be stored now");
+            None
+        })
 }
 
 fn small(number: usize) -> u32 {

@@ -39,7 +39,11 @@ impl Tokens {
     #[must_use]
     pub fn new(issuer: Issuer, rules: TokenRules) -> Self {
         let prefix = issuer_prefix(&issuer.settings().issuer);
-        Self { issuer: Arc::new(issuer), rules, prefix }
+        Self {
+            issuer: Arc::new(issuer),
+            rules,
+            prefix,
+        }
     }
 
     /// The caller with this token at this moment.
@@ -47,7 +51,10 @@ impl Tokens {
     /// # Errors
     /// `UNAUTHENTICATED`; `ISSUER_UNAVAILABLE`.
     pub(crate) async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller> {
-        let now = Now { unix_seconds: now.micros().div_euclid(1_000_000), instant: Instant::now() };
+        let now = Now {
+            unix_seconds: now.micros().div_euclid(1_000_000),
+            instant: Instant::now(),
+        };
         match self.issuer.verify(token, now).await {
             Ok(verified) => Ok(self.caller_of(&verified)),
             Err(TokenError::Invalid(why)) => {
@@ -62,18 +69,29 @@ impl Tokens {
     }
 
     fn caller_of(&self, verified: &Verified) -> Caller {
-        let Verified { subject, owner, scopes } = verified;
+        let Verified {
+            subject,
+            owner,
+            scopes,
+        } = verified;
         let given = |values: &Vec<String>| {
-            let ours = values.iter().filter_map(|value| Scope::parse(value.strip_prefix(&self.rules.scope_prefix)?));
+            let ours = values
+                .iter()
+                .filter_map(|value| Scope::parse(value.strip_prefix(&self.rules.scope_prefix)?));
             let mut scopes: Vec<Scope> = ours.collect();
             scopes.sort_unstable();
             scopes.dedup();
             scopes
         };
         Caller {
-            owner: OwnerId::new(named(self.rules.owner_prefix.as_deref().unwrap_or(&self.prefix), owner)),
+            owner: OwnerId::new(named(
+                self.rules.owner_prefix.as_deref().unwrap_or(&self.prefix),
+                owner,
+            )),
             key_id: Some(named(&self.prefix, subject)),
-            scopes: scopes.as_ref().map_or_else(|| self.rules.default_scopes.clone(), given),
+            scopes: scopes
+                .as_ref()
+                .map_or_else(|| self.rules.default_scopes.clone(), given),
             reach: Reach::All,
             operator: false,
             memory: Memory::UNCOUNTED,
@@ -87,7 +105,12 @@ impl Tokens {
 #[must_use]
 pub fn issuer_prefix(issuer: &str) -> String {
     let digest = Sha256::digest(issuer.as_bytes());
-    digest[..6].iter().fold(String::from("oidc:"), |prefix, byte| prefix + &format!("{byte:02x}")) + ":"
+    digest[..6]
+        .iter()
+        .fold(String::from("oidc:"), |prefix, byte| {
+            prefix + &format!("{byte:02x}")
+        })
+        + ":"
 }
 
 /// A name for a claim's value: the value itself, or where it could not be a name, `~` and its SHA-256. Two values never
@@ -99,7 +122,14 @@ fn named(prefix: &str, value: &str) -> String {
         && whole.trim() == whole
         && !value.chars().any(char::is_control)
         && whole.chars().nth(MAX_NAME_CHARS).is_none();
-    if plain { whole } else { format!("{prefix}~{}", URL_SAFE_NO_PAD.encode(Sha256::digest(value.as_bytes()))) }
+    if plain {
+        whole
+    } else {
+        format!(
+            "{prefix}~{}",
+            URL_SAFE_NO_PAD.encode(Sha256::digest(value.as_bytes()))
+        )
+    }
 }
 
 #[cfg(test)]
@@ -109,12 +139,23 @@ mod tests {
     use super::*;
 
     fn tokens(rules: TokenRules) -> Tokens {
-        Tokens::new(Issuer::new(Settings::new("https://accounts.example", vec!["a".to_owned()])).unwrap(), rules)
+        Tokens::new(
+            Issuer::new(Settings::new(
+                "https://accounts.example",
+                vec!["a".to_owned()],
+            ))
+            .unwrap(),
+            rules,
+        )
     }
 
     fn verified(owner: &str, scopes: Option<&[&str]>) -> Verified {
         let scopes = scopes.map(|scopes| scopes.iter().map(ToString::to_string).collect());
-        Verified { subject: "alice".to_owned(), owner: owner.to_owned(), scopes }
+        Verified {
+            subject: "alice".to_owned(),
+            owner: owner.to_owned(),
+            scopes,
+        }
     }
 
     #[test]
@@ -139,8 +180,16 @@ mod tests {
         for prefix in ["", "oidc:0123456789ab:", &"p".repeat(64)] {
             let names: Vec<String> = values.iter().map(|value| named(prefix, value)).collect();
             for (i, name) in names.iter().enumerate() {
-                assert!(names[..i].iter().all(|other| other != name), "{:?}", values[i]);
-                assert!(name.chars().count() <= MAX_NAME_CHARS && name.trim() == name && !name.chars().any(char::is_control));
+                assert!(
+                    names[..i].iter().all(|other| other != name),
+                    "{:?}",
+                    values[i]
+                );
+                assert!(
+                    name.chars().count() <= MAX_NAME_CHARS
+                        && name.trim() == name
+                        && !name.chars().any(char::is_control)
+                );
             }
         }
     }
@@ -148,20 +197,51 @@ mod tests {
     #[test]
     fn an_owner_is_bound_to_its_issuer() {
         let caller = tokens(TokenRules::default()).caller_of(&verified("default", None));
-        assert_eq!(caller.owner.as_str(), format!("{}default", issuer_prefix("https://accounts.example")));
-        assert_ne!(issuer_prefix("https://accounts.example"), issuer_prefix("https://accounts.example/"));
-        let plain = TokenRules { owner_prefix: Some(String::new()), ..TokenRules::default() };
-        assert_eq!(tokens(plain).caller_of(&verified("team-b", None)).owner.as_str(), "team-b");
+        assert_eq!(
+            caller.owner.as_str(),
+            format!("{}default", issuer_prefix("https://accounts.example"))
+        );
+        assert_ne!(
+            issuer_prefix("https://accounts.example"),
+            issuer_prefix("https://accounts.example/")
+        );
+        let plain = TokenRules {
+            owner_prefix: Some(String::new()),
+            ..TokenRules::default()
+        };
+        assert_eq!(
+            tokens(plain)
+                .caller_of(&verified("team-b", None))
+                .owner
+                .as_str(),
+            "team-b"
+        );
     }
 
     #[test]
     fn scopes_are_those_of_the_claim_and_only_without_one_the_default() {
-        let rules = TokenRules { scope_prefix: "context.".to_owned(), default_scopes: vec![Scope::Read], owner_prefix: None };
+        let rules = TokenRules {
+            scope_prefix: "context.".to_owned(),
+            default_scopes: vec![Scope::Read],
+            owner_prefix: None,
+        };
         let tokens = tokens(rules);
         let scopes = |scopes| tokens.caller_of(&verified("x", scopes)).scopes;
-        assert_eq!(scopes(Some(&["openid", "context.write", "context.read", "context.write", "delete"])), [Scope::Read, Scope::Write]);
+        assert_eq!(
+            scopes(Some(&[
+                "openid",
+                "context.write",
+                "context.read",
+                "context.write",
+                "delete"
+            ])),
+            [Scope::Read, Scope::Write]
+        );
         assert_eq!(scopes(Some(&[])), []);
-        assert_eq!(scopes(Some(&["context.READ", "context.", "context.root"])), []);
+        assert_eq!(
+            scopes(Some(&["context.READ", "context.", "context.root"])),
+            []
+        );
         assert_eq!(scopes(None), [Scope::Read]);
     }
 }

@@ -2,7 +2,9 @@
 /// space when that space lies beyond 70 % of it, plus `...`.
 #[must_use]
 pub fn truncate(text: String, max_chars: usize) -> (String, bool) {
-    let Some((end, _)) = text.char_indices().nth(max_chars) else { return (text, false) };
+    let Some((end, _)) = text.char_indices().nth(max_chars) else {
+        return (text, false);
+    };
     let cut = &text[..end];
     let cut = match cut.rfind(' ') {
         Some(space) if cut[..space].chars().count() * 10 > max_chars * 7 => &cut[..space],

@@ -3,16 +3,25 @@
 use std::ops::RangeInclusive;
 
 use context_model::{
-    EntryUpdate, Error, Limits, Metadata, MetadataChange, NewEntry, NewImage, Result, Source, StoreContextRequest, Tags, ThreadId,
-    UpdateContextRequest, Violations,
+    EntryUpdate, Error, Limits, Metadata, MetadataChange, NewEntry, NewImage, Result, Source,
+    StoreContextRequest, Tags, ThreadId, UpdateContextRequest, Violations,
 };
 use context_store::Page;
 
 /// A value in a range, or a violation that names both.
-pub(crate) fn in_range(value: i64, range: &RangeInclusive<i64>, field: &str, violations: &mut Violations) -> i64 {
+pub(crate) fn in_range(
+    value: i64,
+    range: &RangeInclusive<i64>,
+    field: &str,
+    violations: &mut Violations,
+) -> i64 {
     if !range.contains(&value) {
         let (min, max) = (range.start(), range.end());
-        let allowed = if *max == i64::MAX { format!("the minimum is {min}") } else { format!("the allowed range is {min} to {max}") };
+        let allowed = if *max == i64::MAX {
+            format!("the minimum is {min}")
+        } else {
+            format!("the allowed range is {min} to {max}")
+        };
         violations.push(field, format!("`{field}` is {value}; {allowed}"));
     }
     value
@@ -27,9 +36,17 @@ pub(crate) fn page(
     max_offset: i64,
     violations: &mut Violations,
 ) -> Page {
-    let limit = in_range(limit.unwrap_or(default), &(1..=max_limit), "limit", violations);
+    let limit = in_range(
+        limit.unwrap_or(default),
+        &(1..=max_limit),
+        "limit",
+        violations,
+    );
     let offset = in_range(offset.unwrap_or(0), &(0..=max_offset), "offset", violations);
-    Page { limit: u32::try_from(limit).unwrap_or(0), offset: u64::try_from(offset).unwrap_or(0) }
+    Page {
+        limit: u32::try_from(limit).unwrap_or(0),
+        offset: u64::try_from(offset).unwrap_or(0),
+    }
 }
 
 pub(crate) fn min_revision(value: Option<i64>, violations: &mut Violations) -> Option<i64> {
@@ -37,19 +54,38 @@ pub(crate) fn min_revision(value: Option<i64>, violations: &mut Violations) -> O
 }
 
 /// How many items a list has.
-pub(crate) fn count(len: usize, max: usize, field: &str, what: &str, violations: &mut Violations) -> bool {
+pub(crate) fn count(
+    len: usize,
+    max: usize,
+    field: &str,
+    what: &str,
+    violations: &mut Violations,
+) -> bool {
     let fits = (1..=max).contains(&len);
     if !fits {
-        violations.push(field, format!("`{field}` has {len} {what}; the allowed range is 1 to {max}"));
+        violations.push(
+            field,
+            format!("`{field}` has {len} {what}; the allowed range is 1 to {max}"),
+        );
     }
     fits
 }
 
 /// Context ids of a list: each positive and below 2^53; repeats dropped.
-pub(crate) fn ids(mut ids: Vec<i64>, max: usize, field: &str, violations: &mut Violations) -> Vec<i64> {
+pub(crate) fn ids(
+    mut ids: Vec<i64>,
+    max: usize,
+    field: &str,
+    violations: &mut Violations,
+) -> Vec<i64> {
     if count(ids.len(), max, field, "ids", violations) {
         for (i, id) in ids.iter().enumerate() {
-            in_range(*id, &(1..=Limits::MAX_ID), &format!("{field}[{i}]"), violations);
+            in_range(
+                *id,
+                &(1..=Limits::MAX_ID),
+                &format!("{field}[{i}]"),
+                violations,
+            );
         }
     }
     ids.sort_unstable();
@@ -62,16 +98,29 @@ pub(crate) fn idempotency_key(key: &str) -> Result<()> {
     if (1..=255).contains(&key.len()) && visible {
         return Ok(());
     }
-    Err(Error::invalid("idempotency_key", "`idempotency_key` must be 1 to 255 visible ASCII characters"))
+    Err(Error::invalid(
+        "idempotency_key",
+        "`idempotency_key` must be 1 to 255 visible ASCII characters",
+    ))
 }
 
 pub(crate) fn query(text: &str, violations: &mut Violations) {
     if text.trim().is_empty() {
         violations.push("query", "`query` is required and must not be blank");
     } else if text.contains('\0') {
-        violations.push("query", "`query` contains the character U+0000, which no stored text has");
+        violations.push(
+            "query",
+            "`query` contains the character U+0000, which no stored text has",
+        );
     } else if text.chars().nth(Limits::MAX_QUERY_CHARS).is_some() {
-        violations.push("query", format!("`query` has {} characters; the maximum is {}", text.chars().count(), Limits::MAX_QUERY_CHARS));
+        violations.push(
+            "query",
+            format!(
+                "`query` has {} characters; the maximum is {}",
+                text.chars().count(),
+                Limits::MAX_QUERY_CHARS
+            ),
+        );
     }
 }
 
@@ -79,57 +128,123 @@ fn text(text: &str, limits: &Limits, violations: &mut Violations) {
     if text.trim().is_empty() {
         violations.push("text", "`text` is required and must not be blank");
     } else if text.contains('\0') {
-        violations.push("text", "`text` contains the character U+0000, which cannot be stored");
+        violations.push(
+            "text",
+            "`text` contains the character U+0000, which cannot be stored",
+        );
     } else if text.len() > limits.max_text_chars {
         // Only then can it have too many characters, which are costlier to count.
         let chars = text.chars().count();
         if chars > limits.max_text_chars {
-            violations.push("text", format!("`text` has {chars} characters; the maximum is {} (MAX_TEXT_CHARS)", limits.max_text_chars));
+            violations.push(
+                "text",
+                format!(
+                    "`text` has {chars} characters; the maximum is {} (MAX_TEXT_CHARS)",
+                    limits.max_text_chars
+                ),
+            );
         }
     }
 }
 
 /// An entry to store. `total` counts image bytes over the whole request.
-pub(crate) fn entry(request: StoreContextRequest, limits: &Limits, total: &mut u64) -> Result<NewEntry> {
-    let StoreContextRequest { thread_id, source, text: content, images, metadata, tags } = request;
+pub(crate) fn entry(
+    request: StoreContextRequest,
+    limits: &Limits,
+    total: &mut u64,
+) -> Result<NewEntry> {
+    let StoreContextRequest {
+        thread_id,
+        source,
+        text: content,
+        images,
+        metadata,
+        tags,
+    } = request;
     let mut violations = Violations::default();
     let thread_id = ThreadId::parse(&thread_id, "thread_id", &mut violations);
     let source = Source::parse(&source, "source", &mut violations);
     text(&content, limits, &mut violations);
-    let images = images.map(|images| NewImage::parse_all(images, "images", limits, total, &mut violations));
+    let images =
+        images.map(|images| NewImage::parse_all(images, "images", limits, total, &mut violations));
     let metadata = metadata.map(|m| Metadata::parse(m, "metadata", &mut violations));
     let tags = tags.map(|tags| Tags::parse(tags, "tags", &mut violations));
     match (thread_id, source, violations.is_empty()) {
-        (Some(thread_id), Some(source), true) => {
-            Ok(NewEntry { thread_id, source, text: content, images, metadata: metadata.flatten(), tags })
-        }
+        (Some(thread_id), Some(source), true) => Ok(NewEntry {
+            thread_id,
+            source,
+            text: content,
+            images,
+            metadata: metadata.flatten(),
+            tags,
+        }),
         _ => Err(refused(violations)),
     }
 }
 
 /// A change to an entry. `total` counts image bytes over the whole request.
-pub(crate) fn update(request: UpdateContextRequest, limits: &Limits, total: &mut u64) -> Result<EntryUpdate> {
-    let UpdateContextRequest { context_id, text: content, metadata, metadata_patch, tags, images, expected_version } = request;
+pub(crate) fn update(
+    request: UpdateContextRequest,
+    limits: &Limits,
+    total: &mut u64,
+) -> Result<EntryUpdate> {
+    let UpdateContextRequest {
+        context_id,
+        text: content,
+        metadata,
+        metadata_patch,
+        tags,
+        images,
+        expected_version,
+    } = request;
     let mut violations = Violations::default();
-    let id = in_range(context_id, &(1..=Limits::MAX_ID), "context_id", &mut violations);
-    if content.is_none() && metadata.is_none() && metadata_patch.is_none() && tags.is_none() && images.is_none() {
-        violations.push("text", "at least one of `text`, `metadata`, `metadata_patch`, `tags` and `images` is required");
+    let id = in_range(
+        context_id,
+        &(1..=Limits::MAX_ID),
+        "context_id",
+        &mut violations,
+    );
+    if content.is_none()
+        && metadata.is_none()
+        && metadata_patch.is_none()
+        && tags.is_none()
+        && images.is_none()
+    {
+        violations.push(
+            "text",
+            "at least one of `text`, `metadata`, `metadata_patch`, `tags` and `images` is required",
+        );
     }
     if metadata.is_some() && metadata_patch.is_some() {
-        violations.push("metadata_patch", "`metadata` and `metadata_patch` exclude each other; give one of them");
+        violations.push(
+            "metadata_patch",
+            "`metadata` and `metadata_patch` exclude each other; give one of them",
+        );
     }
     if let Some(content) = &content {
         text(content, limits, &mut violations);
     }
     let metadata = match (metadata, metadata_patch) {
-        (Some(metadata), _) => Metadata::parse(metadata, "metadata", &mut violations).map(MetadataChange::Replace),
-        (None, Some(patch)) => Metadata::parse_patch(patch, "metadata_patch", &mut violations).map(MetadataChange::Patch),
+        (Some(metadata), _) => {
+            Metadata::parse(metadata, "metadata", &mut violations).map(MetadataChange::Replace)
+        }
+        (None, Some(patch)) => Metadata::parse_patch(patch, "metadata_patch", &mut violations)
+            .map(MetadataChange::Patch),
         (None, None) => None,
     };
     let tags = tags.map(|tags| Tags::parse(tags, "tags", &mut violations));
-    let images = images.map(|images| NewImage::parse_all(images, "images", limits, total, &mut violations));
-    let expected_version = expected_version.map(|v| in_range(v, &(1..=i64::MAX), "expected_version", &mut violations));
-    violations.finish(EntryUpdate { id, text: content, metadata, tags, images, expected_version })
+    let images =
+        images.map(|images| NewImage::parse_all(images, "images", limits, total, &mut violations));
+    let expected_version =
+        expected_version.map(|v| in_range(v, &(1..=i64::MAX), "expected_version", &mut violations));
+    violations.finish(EntryUpdate {
+        id,
+        text: content,
+        metadata,
+        tags,
+        images,
+        expected_version,
+    })
 }
 
 /// The error of violations that are known not to be empty.

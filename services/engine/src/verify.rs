@@ -69,7 +69,9 @@ impl Verifier {
             hashing: Semaphore::new((cores / 2).max(1)),
             verifications: AtomicU64::new(0),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// How often bcrypt ran.
@@ -96,17 +98,25 @@ impl Verifier {
             let prefix = prefixes.entry(secret.lookup()).or_default();
             match prefix.waiting.get(&secret.fingerprint()) {
                 Some(verification) => verification.clone(),
-                None if prefix.waiting.len() >= MAX_WAITING || in_all >= MAX_WAITING_IN_ALL => return Err(busy()),
+                None if prefix.waiting.len() >= MAX_WAITING || in_all >= MAX_WAITING_IN_ALL => {
+                    return Err(busy());
+                }
                 None => {
-                    let running = tokio::spawn(self.shared.clone().run(secret.clone(), prefix.turn.clone()));
-                    let verdict = running.map(|ended| ended.unwrap_or_else(|error| Err(Error::internal(error))));
+                    let running =
+                        tokio::spawn(self.shared.clone().run(secret.clone(), prefix.turn.clone()));
+                    let verdict = running
+                        .map(|ended| ended.unwrap_or_else(|error| Err(Error::internal(error))));
                     let verification = verdict.boxed().shared();
-                    prefix.waiting.insert(secret.fingerprint(), verification.clone());
+                    prefix
+                        .waiting
+                        .insert(secret.fingerprint(), verification.clone());
                     verification
                 }
             }
         };
-        tokio::time::timeout(WAIT_TIMEOUT, verification).await.unwrap_or_else(|_| Err(busy()))
+        tokio::time::timeout(WAIT_TIMEOUT, verification)
+            .await
+            .unwrap_or_else(|_| Err(busy()))
     }
 }
 
@@ -129,7 +139,11 @@ impl SharedState {
     }
 
     async fn by_digest(&self, secret: &KeySecret) -> Result<Found> {
-        let stored = self.keys()?.keys_by_lookup(secret.lookup()).await.map_err(crate::store_error)?;
+        let stored = self
+            .keys()?
+            .keys_by_lookup(secret.lookup())
+            .await
+            .map_err(crate::store_error)?;
         let (digest, now) = (secret.digest(), self.clock.now());
         let mut undecided = Vec::new();
         for key in stored {
@@ -137,7 +151,9 @@ impl SharedState {
                 continue;
             }
             match &key.digest {
-                Some(stored) if same(stored.as_bytes(), digest.as_bytes()) => return Ok(Found::Key(Box::new(key))),
+                Some(stored) if same(stored.as_bytes(), digest.as_bytes()) => {
+                    return Ok(Found::Key(Box::new(key)));
+                }
                 Some(_) => {}
                 None => undecided.push(key),
             }
@@ -145,7 +161,11 @@ impl SharedState {
         Ok(Found::Undecided(undecided))
     }
 
-    async fn run(self: Arc<Self>, secret: KeySecret, turn: Arc<tokio::sync::Mutex<Turn>>) -> Verdict {
+    async fn run(
+        self: Arc<Self>,
+        secret: KeySecret,
+        turn: Arc<tokio::sync::Mutex<Turn>>,
+    ) -> Verdict {
         let verdict = {
             let mut turn = turn.lock().await;
             if let Some(moment) = turn.not_before {
@@ -154,8 +174,13 @@ impl SharedState {
             let verdict = self.hash(&secret).await;
             match &verdict {
                 Ok(None) => {
-                    let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(turn.wrong)).min(LAST_PAUSE);
-                    *turn = Turn { wrong: turn.wrong.saturating_add(1), not_before: Some(Instant::now() + pause) };
+                    let pause = FIRST_PAUSE
+                        .saturating_mul(2_u32.saturating_pow(turn.wrong))
+                        .min(LAST_PAUSE);
+                    *turn = Turn {
+                        wrong: turn.wrong.saturating_add(1),
+                        not_before: Some(Instant::now() + pause),
+                    };
                 }
                 Ok(Some(_)) => *turn = Turn::default(),
                 Err(_) => {}
@@ -167,7 +192,9 @@ impl SharedState {
             prefix.waiting.remove(&secret.fingerprint());
         }
         // A prefix is remembered for as long as something waits, or must wait because of it.
-        prefixes.retain(|_, prefix| !prefix.waiting.is_empty() || prefix.turn.try_lock().is_ok_and(|turn| turn.pauses()));
+        prefixes.retain(|_, prefix| {
+            !prefix.waiting.is_empty() || prefix.turn.try_lock().is_ok_and(|turn| turn.pauses())
+        });
         verdict
     }
 
@@ -181,9 +208,15 @@ impl SharedState {
             let _core = self.hashing.acquire().await.map_err(Error::internal)?;
             self.verifications.fetch_add(1, Ordering::Relaxed);
             let (text, hash) = (secret.clone(), key.hash.clone());
-            let verified = tokio::task::spawn_blocking(move || bcrypt::verify(text.reveal(), &hash)).await.map_err(Error::internal)?;
+            let verified =
+                tokio::task::spawn_blocking(move || bcrypt::verify(text.reveal(), &hash))
+                    .await
+                    .map_err(Error::internal)?;
             if verified.unwrap_or(false) {
-                let stored = self.keys()?.store_digest(&key.owner, &key.id, &secret.digest(), self.clock.now()).await;
+                let stored = self
+                    .keys()?
+                    .store_digest(&key.owner, &key.id, &secret.digest(), self.clock.now())
+                    .await;
                 if let Err(error) = stored {
                     tracing::warn!(%error, "The digest of a key was not written; its next verification is as slow as this one");
                 }
@@ -196,12 +229,15 @@ impl SharedState {
 
 impl Turn {
     fn pauses(&self) -> bool {
-        self.not_before.is_some_and(|moment| Instant::now() < moment + LAST_PAUSE)
+        self.not_before
+            .is_some_and(|moment| Instant::now() < moment + LAST_PAUSE)
     }
 }
 
 /// Whether two texts are the same, in a time that depends on their lengths alone.
 fn same(one: &[u8], other: &[u8]) -> bool {
-    let differences = one.iter().zip(other).fold(0, |differences, (a, b)| std::hint::black_box(differences | (a ^ b)));
+    let differences = one.iter().zip(other).fold(0, |differences, (a, b)| {
+        std::hint::black_box(differences | (a ^ b))
+    });
     one.len() == other.len() && differences == 0
 }

@@ -89,11 +89,21 @@ impl TitleChange {
     pub fn parse(given: &str, violations: &mut Violations) -> Self {
         let title = given.trim();
         if title.contains('\0') {
-            violations.push("title", "Title contains the character U+0000, which cannot be stored");
+            violations.push(
+                "title",
+                "Title contains the character U+0000, which cannot be stored",
+            );
         } else if title.chars().nth(MAX_TITLE_CHARS).is_some() {
-            violations.push("title", format!("Title exceeds maximum length of {MAX_TITLE_CHARS} characters"));
+            violations.push(
+                "title",
+                format!("Title exceeds maximum length of {MAX_TITLE_CHARS} characters"),
+            );
         }
-        if title.is_empty() { Self::Generated } else { Self::Given(title.to_owned()) }
+        if title.is_empty() {
+            Self::Generated
+        } else {
+            Self::Given(title.to_owned())
+        }
     }
 }
 
@@ -133,8 +143,15 @@ impl Edit {
     fn apply(&self, content: &str, field: &str) -> Result<String> {
         match self {
             Self::Replace { old, new } => {
-                let refused = |what| Err(invalid_input(Error::invalid(format!("{field}.old_str"), format!("`{field}.old_str` {what}"))));
-                let Some(at) = content.find(old.as_str()) else { return refused("does not occur in the content") };
+                let refused = |what| {
+                    Err(invalid_input(Error::invalid(
+                        format!("{field}.old_str"),
+                        format!("`{field}.old_str` {what}"),
+                    )))
+                };
+                let Some(at) = content.find(old.as_str()) else {
+                    return refused("does not occur in the content");
+                };
                 // From the next character on, so that occurrences that overlap are seen too.
                 let next = at + content[at..].chars().next().map_or(0, char::len_utf8);
                 if content[next..].contains(old.as_str()) {
@@ -150,12 +167,25 @@ impl Edit {
                     lines += 1;
                 }
                 if lines < *after_line {
-                    let what = format!("`{field}.insert_line` is {after_line}; the content has {lines} lines");
-                    return Err(invalid_input(Error::invalid(format!("{field}.insert_line"), what)));
+                    let what = format!(
+                        "`{field}.insert_line` is {after_line}; the content has {lines} lines"
+                    );
+                    return Err(invalid_input(Error::invalid(
+                        format!("{field}.insert_line"),
+                        what,
+                    )));
                 }
                 let (before, after) = content.split_at(at);
-                let open = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
-                let close = if after.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+                let open = if before.is_empty() || before.ends_with('\n') {
+                    ""
+                } else {
+                    "\n"
+                };
+                let close = if after.is_empty() || text.ends_with('\n') {
+                    ""
+                } else {
+                    "\n"
+                };
                 Ok([before, open, text, close, after].concat())
             }
         }
@@ -179,10 +209,19 @@ impl ArtifactState {
     /// Version 1.
     #[must_use]
     pub fn first(new: NewArtifact) -> Self {
-        let NewArtifact { title, content, metadata } = new;
+        let NewArtifact {
+            title,
+            content,
+            metadata,
+        } = new;
         let title_given = title.is_some();
         let title = title.unwrap_or_else(|| generated_title(&content));
-        Self { title, title_given, content, metadata: metadata.into_object() }
+        Self {
+            title,
+            title_given,
+            content,
+            metadata: metadata.into_object(),
+        }
     }
 
     /// This state after an update.
@@ -190,7 +229,13 @@ impl ArtifactState {
     /// # Errors
     /// `INVALID_ARGUMENT` when an edit does not fit the content, or leaves too much or nothing of it.
     pub fn updated(&self, update: &ArtifactUpdate) -> Result<Self> {
-        let ArtifactUpdate { id: _, title, content, metadata, expected_version: _ } = update;
+        let ArtifactUpdate {
+            id: _,
+            title,
+            content,
+            metadata,
+            expected_version: _,
+        } = update;
         let content = match content {
             None => self.content.clone(),
             Some(ContentChange::Replace(content)) => content.clone(),
@@ -202,8 +247,16 @@ impl ArtifactState {
             None if self.title_given => (self.title.clone(), true),
             None => (generated_title(&content), false),
         };
-        let metadata = metadata.as_ref().map_or_else(|| self.metadata.clone(), |metadata| metadata.as_object().clone());
-        Ok(Self { title, title_given, content, metadata })
+        let metadata = metadata.as_ref().map_or_else(
+            || self.metadata.clone(),
+            |metadata| metadata.as_object().clone(),
+        );
+        Ok(Self {
+            title,
+            title_given,
+            content,
+            metadata,
+        })
     }
 
     fn edited(&self, edits: &[Edit]) -> Result<String> {
@@ -221,11 +274,15 @@ impl ArtifactState {
     /// The names of what differs from an earlier state: of `title`, `content`, `metadata`.
     #[must_use]
     pub fn changes_from(&self, before: &Self) -> Vec<String> {
-        [(self.title != before.title, "title"), (self.content != before.content, "content"), (self.metadata != before.metadata, "metadata")]
-            .into_iter()
-            .filter(|(differs, _)| *differs)
-            .map(|(_, name)| name.to_owned())
-            .collect()
+        [
+            (self.title != before.title, "title"),
+            (self.content != before.content, "content"),
+            (self.metadata != before.metadata, "metadata"),
+        ]
+        .into_iter()
+        .filter(|(differs, _)| *differs)
+        .map(|(_, name)| name.to_owned())
+        .collect()
     }
 }
 
@@ -234,9 +291,15 @@ pub fn check_content(content: &str, violations: &mut Violations) {
     if content.trim().is_empty() {
         violations.push("content", "Content cannot be empty");
     } else if content.contains('\0') {
-        violations.push("content", "Content contains the character U+0000, which cannot be stored");
+        violations.push(
+            "content",
+            "Content contains the character U+0000, which cannot be stored",
+        );
     } else if content.chars().nth(MAX_ARTIFACT_CHARS).is_some() {
-        violations.push("content", format!("Content exceeds maximum length of {MAX_ARTIFACT_CHARS} characters"));
+        violations.push(
+            "content",
+            format!("Content exceeds maximum length of {MAX_ARTIFACT_CHARS} characters"),
+        );
     }
 }
 
@@ -251,30 +314,52 @@ pub fn invalid_input(mut error: Error) -> Error {
 
 /// The first `# ` line, else the first `## ` line, else the first line that is not blank; cut at 200 characters.
 fn generated_title(content: &str) -> String {
-    let heading =
-        |mark: &str| content.lines().filter_map(|line| line.trim_start().strip_prefix(mark)).map(str::trim).find(|title| !title.is_empty());
+    let heading = |mark: &str| {
+        content
+            .lines()
+            .filter_map(|line| line.trim_start().strip_prefix(mark))
+            .map(str::trim)
+            .find(|title| !title.is_empty())
+    };
     let first = || content.lines().map(str::trim).find(|line| !line.is_empty());
-    let title = heading("# ").or_else(|| heading("## ")).or_else(first).unwrap_or_default();
-    title.chars().take(MAX_TITLE_CHARS).collect::<String>().trim_end().to_owned()
+    let title = heading("# ")
+        .or_else(|| heading("## "))
+        .or_else(first)
+        .unwrap_or_default();
+    title
+        .chars()
+        .take(MAX_TITLE_CHARS)
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
 }
 
 impl Error {
     /// `ARTIFACT_NOT_FOUND`: it does not exist, or belongs to another owner.
     #[must_use]
     pub fn artifact_not_found(id: &ArtifactId) -> Self {
-        Self::new(Reason::ArtifactNotFound, format!("Artifact {id} not found or access denied"))
+        Self::new(
+            Reason::ArtifactNotFound,
+            format!("Artifact {id} not found or access denied"),
+        )
     }
 
     /// `ARTIFACT_VERSION_NOT_FOUND`.
     #[must_use]
     pub fn artifact_version_not_found(id: &ArtifactId, version: i64) -> Self {
-        Self::new(Reason::ArtifactVersionNotFound, format!("Version {version} not found for artifact {id}"))
+        Self::new(
+            Reason::ArtifactVersionNotFound,
+            format!("Version {version} not found for artifact {id}"),
+        )
     }
 
     /// `ARTIFACT_VERSION_NOT_FOUND` of a version that was to be restored.
     #[must_use]
     pub fn artifact_version_not_restorable(id: &ArtifactId, version: i64) -> Self {
-        Self::new(Reason::ArtifactVersionNotFound, format!("Cannot restore version {version} for artifact {id}"))
+        Self::new(
+            Reason::ArtifactVersionNotFound,
+            format!("Cannot restore version {version} for artifact {id}"),
+        )
     }
 
     /// `VERSION_MISMATCH`: the caller expected another version than the artifact has.
@@ -309,40 +394,81 @@ mod tests {
     }
 
     fn state(content: &str) -> ArtifactState {
-        ArtifactState::first(NewArtifact { title: None, content: content.to_owned(), metadata: Metadata::default() })
+        ArtifactState::first(NewArtifact {
+            title: None,
+            content: content.to_owned(),
+            metadata: Metadata::default(),
+        })
     }
 
     fn edit(content: &str, edits: Vec<Edit>) -> Result<String> {
         let id = ArtifactId::new(Uuid::nil());
         let content_change = Some(ContentChange::Edits(edits));
         state(content)
-            .updated(&ArtifactUpdate { id, title: None, content: content_change, metadata: None, expected_version: None })
+            .updated(&ArtifactUpdate {
+                id,
+                title: None,
+                content: content_change,
+                metadata: None,
+                expected_version: None,
+            })
             .map(|state| state.content)
     }
 
     fn replace(old: &str, new: &str) -> Edit {
-        Edit::Replace { old: old.to_owned(), new: new.to_owned() }
+        Edit::Replace {
+            old: old.to_owned(),
+            new: new.to_owned(),
+        }
     }
 
     fn insert(after_line: usize, text: &str) -> Edit {
-        Edit::Insert { after_line, text: text.to_owned() }
+        Edit::Insert {
+            after_line,
+            text: text.to_owned(),
+        }
     }
 
     #[test]
     fn edits_change_one_place_each_in_order() {
-        assert_eq!(edit("a b c", vec![replace("b", "x"), replace("x c", "y")]).unwrap(), "a y");
-        assert_eq!(edit("one\ntwo", vec![insert(0, "zero"), insert(2, "mid\n"), insert(4, "end")]).unwrap(), "zero\none\nmid\ntwo\nend");
+        assert_eq!(
+            edit("a b c", vec![replace("b", "x"), replace("x c", "y")]).unwrap(),
+            "a y"
+        );
+        assert_eq!(
+            edit(
+                "one\ntwo",
+                vec![insert(0, "zero"), insert(2, "mid\n"), insert(4, "end")]
+            )
+            .unwrap(),
+            "zero\none\nmid\ntwo\nend"
+        );
     }
 
     #[test]
     fn an_edit_that_fits_nowhere_or_twice_is_refused() {
         let refused = |content, edits| edit(content, edits).unwrap_err().message;
-        assert_eq!(refused("abc", vec![replace("x", "y")]), "Invalid input: `edits[0].old_str` does not occur in the content");
-        assert!(refused("aaa", vec![replace("aa", "y")]).contains("occurs more than once"), "overlaps count");
-        assert_eq!(refused("a\nb", vec![insert(3, "y")]), "Invalid input: `edits[0].insert_line` is 3; the content has 2 lines");
-        assert_eq!(refused("abc", vec![replace("abc", " ")]), "Invalid input: Content cannot be empty");
+        assert_eq!(
+            refused("abc", vec![replace("x", "y")]),
+            "Invalid input: `edits[0].old_str` does not occur in the content"
+        );
+        assert!(
+            refused("aaa", vec![replace("aa", "y")]).contains("occurs more than once"),
+            "overlaps count"
+        );
+        assert_eq!(
+            refused("a\nb", vec![insert(3, "y")]),
+            "Invalid input: `edits[0].insert_line` is 3; the content has 2 lines"
+        );
+        assert_eq!(
+            refused("abc", vec![replace("abc", " ")]),
+            "Invalid input: Content cannot be empty"
+        );
         let grow = vec![replace("x", &"x y".repeat(50_000))];
-        assert_eq!(refused("x", grow), "Invalid input: Content exceeds maximum length of 100000 characters");
+        assert_eq!(
+            refused("x", grow),
+            "Invalid input: Content exceeds maximum length of 100000 characters"
+        );
     }
 
     #[test]
@@ -357,21 +483,34 @@ mod tests {
         };
         let first = state("# A");
         let second = first.updated(&update(None, Some("# B"))).unwrap();
-        assert_eq!((second.title.as_str(), second.changes_from(&first)), ("B", vec!["title".to_owned(), "content".to_owned()]));
+        assert_eq!(
+            (second.title.as_str(), second.changes_from(&first)),
+            ("B", vec!["title".to_owned(), "content".to_owned()])
+        );
         let third = second.updated(&update(Some("Mine"), None)).unwrap();
         let fourth = third.updated(&update(None, Some("# C"))).unwrap();
-        assert_eq!((fourth.title.as_str(), fourth.changes_from(&third)), ("Mine", vec!["content".to_owned()]));
+        assert_eq!(
+            (fourth.title.as_str(), fourth.changes_from(&third)),
+            ("Mine", vec!["content".to_owned()])
+        );
         assert_eq!(fourth.updated(&update(Some(" "), None)).unwrap().title, "C");
     }
 
     #[test]
     fn an_id_is_a_uuid_in_any_form() {
         let id = "123e4567-e89b-12d3-a456-426614174000";
-        for form in [id, "123E4567E89B12D3A456426614174000", " {123e4567-e89b-12d3-a456-426614174000} "] {
+        for form in [
+            id,
+            "123E4567E89B12D3A456426614174000",
+            " {123e4567-e89b-12d3-a456-426614174000} ",
+        ] {
             assert_eq!(ArtifactId::parse(form).unwrap().to_string(), id);
         }
         for other in ["", "1", "not-a-uuid", &"1".repeat(1000)] {
-            assert_eq!(ArtifactId::parse(other).unwrap_err().message, ArtifactId::FORMAT);
+            assert_eq!(
+                ArtifactId::parse(other).unwrap_err().message,
+                ArtifactId::FORMAT
+            );
         }
     }
 }

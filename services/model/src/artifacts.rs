@@ -10,7 +10,12 @@ use crate::{JsonObject, Timestamp};
 pub struct CreateArtifactRequest {
     /// The content: 1 to 100 000 characters, not blank.
     #[serde(default)]
-    #[schema(required, min_length = 1, max_length = 100000, example = "# Release plan\n\nShip on Friday.")]
+    #[schema(
+        required,
+        min_length = 1,
+        max_length = 100000,
+        example = "# Release plan\n\nShip on Friday."
+    )]
     pub content: String,
     /// A title of at most 200 characters; absent or blank: taken from the content.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -229,8 +234,21 @@ impl UpdateArtifactBody {
     /// The update of the artifact with this id.
     #[must_use]
     pub fn for_artifact(self, artifact_id: String) -> UpdateArtifactRequest {
-        let Self { title, content, metadata, edits, expected_version } = self;
-        UpdateArtifactRequest { artifact_id, title, content, metadata, edits, expected_version }
+        let Self {
+            title,
+            content,
+            metadata,
+            edits,
+            expected_version,
+        } = self;
+        UpdateArtifactRequest {
+            artifact_id,
+            title,
+            content,
+            metadata,
+            edits,
+            expected_version,
+        }
     }
 }
 

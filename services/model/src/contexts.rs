@@ -1,6 +1,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Entry, ImageInput, JsonObject, Metadata, MetadataChange, NewImage, Source, Tags, ThreadId};
+use crate::{
+    Entry, ImageInput, JsonObject, Metadata, MetadataChange, NewImage, Source, Tags, ThreadId,
+};
 
 /// Reads a context id from an integer or from a decimal string, which JavaScript and language models often send.
 fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
@@ -18,7 +20,10 @@ fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
             Ok(i64::try_from(value).unwrap_or(i64::MAX))
         }
         fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<i64, E> {
-            value.trim().parse().map_err(|_| E::invalid_value(serde::de::Unexpected::Str(value), &self))
+            value
+                .trim()
+                .parse()
+                .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(value), &self))
         }
     }
     deserializer.deserialize_any(Visitor)
@@ -28,11 +33,15 @@ fn id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
 struct Id(#[serde(deserialize_with = "id")] i64);
 
 fn ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i64>, D::Error> {
-    Ok(Vec::<Id>::deserialize(deserializer)?.into_iter().map(|Id(id)| id).collect())
+    Ok(Vec::<Id>::deserialize(deserializer)?
+        .into_iter()
+        .map(|Id(id)| id)
+        .collect())
 }
 
 fn optional_ids<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<i64>>, D::Error> {
-    Ok(Option::<Vec<Id>>::deserialize(deserializer)?.map(|ids| ids.into_iter().map(|Id(id)| id).collect()))
+    Ok(Option::<Vec<Id>>::deserialize(deserializer)?
+        .map(|ids| ids.into_iter().map(|Id(id)| id).collect()))
 }
 
 /// An entry to store.
@@ -51,7 +60,11 @@ pub struct StoreContextRequest {
     pub source: String,
     /// The text, stored exactly as given; not blank, at most MAX_TEXT_CHARS characters.
     #[serde(default)]
-    #[schema(required, min_length = 1, example = "Chose PostgreSQL for the billing service.")]
+    #[schema(
+        required,
+        min_length = 1,
+        example = "Chose PostgreSQL for the billing service."
+    )]
     pub text: String,
     /// Up to 10 images.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,8 +203,23 @@ impl UpdateContextBody {
     /// The update of the entry with this id.
     #[must_use]
     pub fn for_context(self, context_id: i64) -> UpdateContextRequest {
-        let Self { text, metadata, metadata_patch, tags, images, expected_version } = self;
-        UpdateContextRequest { context_id, text, metadata, metadata_patch, tags, images, expected_version }
+        let Self {
+            text,
+            metadata,
+            metadata_patch,
+            tags,
+            images,
+            expected_version,
+        } = self;
+        UpdateContextRequest {
+            context_id,
+            text,
+            metadata,
+            metadata_patch,
+            tags,
+            images,
+            expected_version,
+        }
     }
 }
 
@@ -255,7 +283,11 @@ pub struct GetContextByIdsReply {
 #[serde(deny_unknown_fields)]
 pub struct DeleteContextRequest {
     /// 1 to 1000 ids; unknown ones count 0.
-    #[serde(default, deserialize_with = "optional_ids", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_ids",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(min_items = 1, max_items = 1000)]
     pub context_ids: Option<Vec<i64>>,
     /// All entries of this thread.
@@ -281,7 +313,11 @@ pub struct DeleteContextReply {
 #[serde(deny_unknown_fields)]
 pub struct DeleteContextBatchRequest {
     /// 1 to 1000 ids.
-    #[serde(default, deserialize_with = "optional_ids", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "optional_ids",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(min_items = 1, max_items = 1000)]
     pub context_ids: Option<Vec<i64>>,
     /// 1 to 1000 threads.
@@ -351,11 +387,23 @@ impl EntryUpdate {
     /// The names of what the caller gave, as `updated_fields` shows them.
     #[must_use]
     pub fn updated_fields(&self) -> Vec<String> {
-        let Self { id: _, text, metadata, tags, images, expected_version: _ } = self;
-        [(text.is_some(), "text_content"), (metadata.is_some(), "metadata"), (tags.is_some(), "tags"), (images.is_some(), "images")]
-            .into_iter()
-            .filter(|(given, _)| *given)
-            .map(|(_, name)| name.to_owned())
-            .collect()
+        let Self {
+            id: _,
+            text,
+            metadata,
+            tags,
+            images,
+            expected_version: _,
+        } = self;
+        [
+            (text.is_some(), "text_content"),
+            (metadata.is_some(), "metadata"),
+            (tags.is_some(), "tags"),
+            (images.is_some(), "images"),
+        ]
+        .into_iter()
+        .filter(|(given, _)| *given)
+        .map(|(_, name)| name.to_owned())
+        .collect()
     }
 }

@@ -16,14 +16,21 @@ pub fn decode<T: DeserializeOwned>(value: serde_json::Value) -> Result<T> {
 /// `INVALID_ARGUMENT` that says where the JSON is malformed, or the path of a field of the wrong type.
 pub fn decode_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     if body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Error::invalid("body", "`body` is empty; a JSON object is required"));
+        return Err(Error::invalid(
+            "body",
+            "`body` is empty; a JSON object is required",
+        ));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|e| match e.inner().classify() {
-        serde_json::error::Category::Data => violation(&e),
-        _ => Error::invalid("body", format!("`body` is not valid JSON: {}", e.inner())),
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|e| {
+        match e.inner().classify() {
+            serde_json::error::Category::Data => violation(&e),
+            _ => Error::invalid("body", format!("`body` is not valid JSON: {}", e.inner())),
+        }
     })?;
-    deserializer.end().map_err(|e| Error::invalid("body", format!("`body` is not valid JSON: {e}")))?;
+    deserializer
+        .end()
+        .map_err(|e| Error::invalid("body", format!("`body` is not valid JSON: {e}")))?;
     reject_wide_integers(body)?;
     Ok(value)
 }
@@ -42,7 +49,11 @@ fn violation(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
         let field = if path == "." { name.clone() } else { path };
         return unknown_field(&field, &name, names);
     }
-    if path == "." { Error::invalid("", text) } else { Error::invalid(path.clone(), format!("`{path}`: {text}")) }
+    if path == "." {
+        Error::invalid("", text)
+    } else {
+        Error::invalid(path.clone(), format!("`{path}`: {text}"))
+    }
 }
 
 /// The error of a parameter that does not exist. `field` is its path, `name` its last part.
@@ -52,7 +63,14 @@ pub fn unknown_field<'a>(field: &str, name: &str, known: impl Iterator<Item = &'
         Some(near) => format!("`{field}` is not a parameter; did you mean `{near}`?"),
         None if known.is_empty() => format!("`{field}` is not a parameter; there are none here"),
         None => {
-            format!("`{field}` is not a parameter; known are {}", known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", "))
+            format!(
+                "`{field}` is not a parameter; known are {}",
+                known
+                    .iter()
+                    .map(|k| format!("`{k}`"))
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
         }
     };
     Error::invalid(field, description)
@@ -74,7 +92,9 @@ fn reject_wide_integers(body: &[u8]) -> Result<()> {
             }
             b'-' | b'0'..=b'9' => {
                 let start = i;
-                while i < body.len() && matches!(body[i], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') {
+                while i < body.len()
+                    && matches!(body[i], b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')
+                {
                     i += 1;
                 }
                 let number = &body[start..i];
@@ -103,25 +123,45 @@ mod tests {
 
     #[test]
     fn integers_beyond_64_bits_are_refused_and_floats_are_not() {
-        assert!(decode_slice::<serde_json::Value>(b"{\"a\": 9223372036854775807, \"b\": 1e300, \"c\": \"18446744073709551616\"}").is_ok());
-        let error = decode_slice::<serde_json::Value>(b"{\"a\": 18446744073709551616}").unwrap_err();
+        assert!(
+            decode_slice::<serde_json::Value>(
+                b"{\"a\": 9223372036854775807, \"b\": 1e300, \"c\": \"18446744073709551616\"}"
+            )
+            .is_ok()
+        );
+        let error =
+            decode_slice::<serde_json::Value>(b"{\"a\": 18446744073709551616}").unwrap_err();
         assert!(error.message.contains("18446744073709551616"), "{error}");
     }
 
     #[test]
     fn an_unknown_parameter_is_named_with_the_nearest_known_one() {
-        let error = decode::<crate::StoreContextBatchRequest>(serde_json::json!({"entries": [{"thread": "t"}]})).unwrap_err();
-        assert_eq!(error.message, "`entries[0].thread` is not a parameter; did you mean `thread_id`?");
-        let error = decode::<crate::ListThreadsRequest>(serde_json::json!({"colour": 1})).unwrap_err();
-        assert_eq!(error.message, "`colour` is not a parameter; known are `limit`, `offset`, `min_revision`");
+        let error = decode::<crate::StoreContextBatchRequest>(
+            serde_json::json!({"entries": [{"thread": "t"}]}),
+        )
+        .unwrap_err();
+        assert_eq!(
+            error.message,
+            "`entries[0].thread` is not a parameter; did you mean `thread_id`?"
+        );
+        let error =
+            decode::<crate::ListThreadsRequest>(serde_json::json!({"colour": 1})).unwrap_err();
+        assert_eq!(
+            error.message,
+            "`colour` is not a parameter; known are `limit`, `offset`, `min_revision`"
+        );
     }
 
     #[test]
     fn a_wrong_type_is_reported_with_its_path() {
-        let error =
-            decode::<crate::StoreContextBatchRequest>(serde_json::json!({"entries": [{"thread_id": "t", "source": "user", "text": 5}]}))
-                .unwrap_err();
+        let error = decode::<crate::StoreContextBatchRequest>(
+            serde_json::json!({"entries": [{"thread_id": "t", "source": "user", "text": 5}]}),
+        )
+        .unwrap_err();
         assert_eq!(error.violations[0].field, "entries[0].text");
-        assert_eq!(error.message, "`entries[0].text`: invalid type: integer `5`, expected a string");
+        assert_eq!(
+            error.message,
+            "`entries[0].text`: invalid type: integer `5`, expected a string"
+        );
     }
 }

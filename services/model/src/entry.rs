@@ -28,11 +28,20 @@ impl Source {
             "user" => Some(Self::User),
             "agent" => Some(Self::Agent),
             "" => {
-                violations.push(field, format!("`{field}` is required and must be `user` or `agent`"));
+                violations.push(
+                    field,
+                    format!("`{field}` is required and must be `user` or `agent`"),
+                );
                 None
             }
             other => {
-                violations.push(field, format!("`{field}` is `{}`; it must be `user` or `agent`", shorten(other)));
+                violations.push(
+                    field,
+                    format!(
+                        "`{field}` is `{}`; it must be `user` or `agent`",
+                        shorten(other)
+                    ),
+                );
                 None
             }
         }
@@ -65,7 +74,13 @@ impl ContentType {
             "text" => Some(Self::Text),
             "multimodal" => Some(Self::Multimodal),
             other => {
-                violations.push(field, format!("`{field}` is `{}`; it must be `text` or `multimodal`", shorten(other)));
+                violations.push(
+                    field,
+                    format!(
+                        "`{field}` is `{}`; it must be `text` or `multimodal`",
+                        shorten(other)
+                    ),
+                );
                 None
             }
         }
@@ -74,7 +89,11 @@ impl ContentType {
     /// The type of an entry with this many images.
     #[must_use]
     pub const fn of(image_count: usize) -> Self {
-        if image_count == 0 { Self::Text } else { Self::Multimodal }
+        if image_count == 0 {
+            Self::Text
+        } else {
+            Self::Multimodal
+        }
     }
 }
 

@@ -40,7 +40,13 @@ pub struct Error {
 impl Error {
     /// An error with this reason and message.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, message: message.into(), violations: Vec::new(), retry_after: None, source: None }
+        Self {
+            reason,
+            message: message.into(),
+            violations: Vec::new(),
+            retry_after: None,
+            source: None,
+        }
     }
 
     /// An `INVALID_ARGUMENT` about one field. `description` must name the field.
@@ -59,11 +65,18 @@ impl Error {
     pub fn from_violations(mut violations: Vec<Violation>) -> Self {
         let more = violations.len().saturating_sub(Self::MAX_VIOLATIONS);
         violations.truncate(Self::MAX_VIOLATIONS);
-        let mut message = violations.iter().map(|v| v.description.as_str()).collect::<Vec<_>>().join("; ");
+        let mut message = violations
+            .iter()
+            .map(|v| v.description.as_str())
+            .collect::<Vec<_>>()
+            .join("; ");
         if more > 0 {
             message.push_str(&format!("; and {more} more"));
         }
-        Self { violations, ..Self::new(Reason::InvalidArgument, message) }
+        Self {
+            violations,
+            ..Self::new(Reason::InvalidArgument, message)
+        }
     }
 
     /// `CONTEXT_NOT_FOUND` for this id.
@@ -85,7 +98,11 @@ impl Error {
 
     /// A defect, with its cause kept for the log.
     pub fn internal(source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::new(Reason::Internal, "internal error; the service's log has the cause").with_source(source)
+        Self::new(
+            Reason::Internal,
+            "internal error; the service's log has the cause",
+        )
+        .with_source(source)
     }
 
     /// The same error with its cause attached.
@@ -132,7 +149,9 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.source.as_ref().map(|source| &**source as &(dyn std::error::Error + 'static))
+        self.source
+            .as_ref()
+            .map(|source| &**source as &(dyn std::error::Error + 'static))
     }
 }
 
@@ -152,7 +171,10 @@ pub struct Violations(Vec<Violation>);
 impl Violations {
     /// Adds one; `description` is a sentence that names the field.
     pub fn push(&mut self, field: impl Into<String>, description: impl Into<String>) {
-        self.0.push(Violation { field: cut(field.into(), 80), description: cut(description.into(), 240) });
+        self.0.push(Violation {
+            field: cut(field.into(), 80),
+            description: cut(description.into(), 240),
+        });
     }
 
     /// Adds the violations of an error about a part of the request.
@@ -175,6 +197,10 @@ impl Violations {
     /// # Errors
     /// `INVALID_ARGUMENT` with every violation collected.
     pub fn finish<T>(self, value: T) -> Result<T> {
-        if self.0.is_empty() { Ok(value) } else { Err(Error::from_violations(self.0)) }
+        if self.0.is_empty() {
+            Ok(value)
+        } else {
+            Err(Error::from_violations(self.0))
+        }
     }
 }

@@ -2,7 +2,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::entry::shorten;
-use crate::{ContentType, JsonObject, Source, Tags, ThreadId, ThreadSet, Timestamp, Violations, fold};
+use crate::{
+    ContentType, JsonObject, Source, Tags, ThreadId, ThreadSet, Timestamp, Violations, fold,
+};
 
 /// The filters of a search as a caller gave them.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -91,9 +93,14 @@ impl MetadataPath {
     /// Reads a dotted path.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let segment = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        let segment = |s: &str| {
+            !s.is_empty()
+                && s.bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        };
         let fits = text.len() <= Self::MAX_CHARS && text.split('.').count() <= Self::MAX_SEGMENTS;
-        (fits && text.split('.').all(segment)).then(|| Self(text.split('.').map(str::to_owned).collect()))
+        (fits && text.split('.').all(segment))
+            .then(|| Self(text.split('.').map(str::to_owned).collect()))
     }
 
     /// The segments, outermost first.
@@ -119,24 +126,51 @@ pub enum Scalar {
 /// What must hold for a field. Strings are compared as they are when `case_sensitive`, and otherwise folded on both
 /// sides (the ones here are folded already; see [`fold`]).
 #[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "the operators are described by the contract's table, field names by their types")]
+#[expect(
+    missing_docs,
+    reason = "the operators are described by the contract's table, field names by their types"
+)]
 pub enum Comparison {
-    Eq { value: Scalar, case_sensitive: bool },
-    Ne { value: Scalar, case_sensitive: bool },
+    Eq {
+        value: Scalar,
+        case_sensitive: bool,
+    },
+    Ne {
+        value: Scalar,
+        case_sensitive: bool,
+    },
     Gt(Scalar),
     Gte(Scalar),
     Lt(Scalar),
     Lte(Scalar),
-    In { values: Vec<Scalar>, case_sensitive: bool },
-    NotIn { values: Vec<Scalar>, case_sensitive: bool },
+    In {
+        values: Vec<Scalar>,
+        case_sensitive: bool,
+    },
+    NotIn {
+        values: Vec<Scalar>,
+        case_sensitive: bool,
+    },
     Exists,
     NotExists,
     IsNull,
     IsNotNull,
-    Contains { text: String, case_sensitive: bool },
-    StartsWith { text: String, case_sensitive: bool },
-    EndsWith { text: String, case_sensitive: bool },
-    ArrayContains { value: Scalar, case_sensitive: bool },
+    Contains {
+        text: String,
+        case_sensitive: bool,
+    },
+    StartsWith {
+        text: String,
+        case_sensitive: bool,
+    },
+    EndsWith {
+        text: String,
+        case_sensitive: bool,
+    },
+    ArrayContains {
+        value: Scalar,
+        case_sensitive: bool,
+    },
 }
 
 impl Comparison {
@@ -241,33 +275,57 @@ impl Filter {
     /// incomplete and must not be used.
     #[must_use]
     pub fn parse(input: FilterInput, violations: &mut Violations) -> Self {
-        let FilterInput { thread_id, source, tags, content_type, metadata, metadata_filters, start_date, end_date } = input;
+        let FilterInput {
+            thread_id,
+            source,
+            tags,
+            content_type,
+            metadata,
+            metadata_filters,
+            start_date,
+            end_date,
+        } = input;
         let mut conditions = Vec::new();
-        let given = metadata.as_ref().map_or(0, |m| m.len()) + metadata_filters.as_ref().map_or(0, Vec::len);
+        let given = metadata.as_ref().map_or(0, |m| m.len())
+            + metadata_filters.as_ref().map_or(0, Vec::len);
         if given > Self::MAX_CONDITIONS {
             violations.push(
                 "metadata_filters",
-                format!("`metadata` and `metadata_filters` hold {given} conditions; the maximum is {}", Self::MAX_CONDITIONS),
+                format!(
+                    "`metadata` and `metadata_filters` hold {given} conditions; the maximum is {}",
+                    Self::MAX_CONDITIONS
+                ),
             );
         } else {
             for (key, value) in metadata.unwrap_or_default() {
                 conditions.extend(parse_simple(&key, value, violations));
             }
             for (i, filter) in metadata_filters.unwrap_or_default().into_iter().enumerate() {
-                conditions.extend(parse_condition(filter, &format!("metadata_filters[{i}]"), violations));
+                conditions.extend(parse_condition(
+                    filter,
+                    &format!("metadata_filters[{i}]"),
+                    violations,
+                ));
             }
         }
-        let created_from = start_date.and_then(|text| parse_date("start_date", &text, false, violations));
+        let created_from =
+            start_date.and_then(|text| parse_date("start_date", &text, false, violations));
         let created_to = end_date.and_then(|text| parse_date("end_date", &text, true, violations));
         if let (Some(from), Some(to)) = (created_from, created_to)
             && from > to
         {
-            violations.push("start_date", format!("`start_date` ({from}) is after `end_date` ({to})"));
+            violations.push(
+                "start_date",
+                format!("`start_date` ({from}) is after `end_date` ({to})"),
+            );
         }
         let tags = tags.map(|tags| {
             let tags = Tags::parse(tags, "tags", violations);
             if tags.as_slice().is_empty() && violations.is_empty() {
-                violations.push("tags", "`tags` holds no tag; leave it out to search without a tag filter");
+                violations.push(
+                    "tags",
+                    "`tags` holds no tag; leave it out to search without a tag filter",
+                );
             }
             tags
         });
@@ -276,7 +334,8 @@ impl Filter {
             thread_id: thread_id.and_then(|id| ThreadId::parse(&id, "thread_id", violations)),
             source: source.and_then(|s| Source::parse(&s, "source", violations)),
             tags,
-            content_type: content_type.and_then(|c| ContentType::parse(&c, "content_type", violations)),
+            content_type: content_type
+                .and_then(|c| ContentType::parse(&c, "content_type", violations)),
             conditions,
             created_from,
             created_to,
@@ -286,7 +345,16 @@ impl Filter {
     /// How many filters are set, each metadata condition counting as one.
     #[must_use]
     pub fn count(&self) -> usize {
-        let Self { within, thread_id, source, tags, content_type, conditions, created_from, created_to } = self;
+        let Self {
+            within,
+            thread_id,
+            source,
+            tags,
+            content_type,
+            conditions,
+            created_from,
+            created_to,
+        } = self;
         usize::from(within.is_some())
             + usize::from(thread_id.is_some())
             + usize::from(source.is_some())
@@ -298,8 +366,20 @@ impl Filter {
     }
 }
 
-fn parse_date(field: &str, text: &str, end_of_day: bool, violations: &mut Violations) -> Option<Timestamp> {
-    Timestamp::parse(text, end_of_day).map_err(|rule| violations.push(field, format!("`{field}` is `{}`; it {rule}", shorten(text)))).ok()
+fn parse_date(
+    field: &str,
+    text: &str,
+    end_of_day: bool,
+    violations: &mut Violations,
+) -> Option<Timestamp> {
+    Timestamp::parse(text, end_of_day)
+        .map_err(|rule| {
+            violations.push(
+                field,
+                format!("`{field}` is `{}`; it {rule}", shorten(text)),
+            )
+        })
+        .ok()
 }
 
 fn parse_path(key: &str, field: &str, violations: &mut Violations) -> Option<MetadataPath> {
@@ -321,17 +401,38 @@ fn parse_simple(key: &str, value: Value, violations: &mut Violations) -> Option<
     let path = parse_path(key, "metadata", violations);
     let field = format!("metadata.{}", shorten(key));
     let value = parse_scalar(value, true, &field, "", violations);
-    Some(Condition { path: path?, comparison: Comparison::Eq { value: value?, case_sensitive: true } })
+    Some(Condition {
+        path: path?,
+        comparison: Comparison::Eq {
+            value: value?,
+            case_sensitive: true,
+        },
+    })
 }
 
-fn parse_condition(filter: MetadataFilter, field: &str, violations: &mut Violations) -> Option<Condition> {
-    let MetadataFilter { key, operator, value, case_sensitive } = filter;
+fn parse_condition(
+    filter: MetadataFilter,
+    field: &str,
+    violations: &mut Violations,
+) -> Option<Condition> {
+    let MetadataFilter {
+        key,
+        operator,
+        value,
+        case_sensitive,
+    } = filter;
     let case_sensitive = case_sensitive.unwrap_or(false);
     let path = parse_path(&key, &format!("{field}.key"), violations);
     let name = operator.as_deref().unwrap_or("eq");
     let Some(operator) = Operator::ALL.into_iter().find(|o| o.as_str() == name) else {
         let names = Operator::ALL.map(Operator::as_str).join(", ");
-        violations.push(format!("{field}.operator"), format!("`{field}.operator` is `{}`; it must be one of {names}", shorten(name)));
+        violations.push(
+            format!("{field}.operator"),
+            format!(
+                "`{field}.operator` is `{}`; it must be one of {names}",
+                shorten(name)
+            ),
+        );
         return None;
     };
     let value = value.filter(|v| !v.is_null());
@@ -339,7 +440,10 @@ fn parse_condition(filter: MetadataFilter, field: &str, violations: &mut Violati
     let comparison = match operator {
         Operator::Exists | Operator::NotExists | Operator::IsNull | Operator::IsNotNull => {
             if value.is_some() {
-                violations.push(&value_field, format!("`{value_field}` must be absent: `{name}` takes no value"));
+                violations.push(
+                    &value_field,
+                    format!("`{value_field}` must be absent: `{name}` takes no value"),
+                );
                 return None;
             }
             Some(match operator {
@@ -351,13 +455,21 @@ fn parse_condition(filter: MetadataFilter, field: &str, violations: &mut Violati
         }
         _ => match value {
             None => {
-                violations.push(&value_field, format!("`{value_field}` is required: `{name}` compares with a value"));
+                violations.push(
+                    &value_field,
+                    format!("`{value_field}` is required: `{name}` compares with a value"),
+                );
                 None
             }
-            Some(value) => parse_comparison(operator, value, case_sensitive, &value_field, violations),
+            Some(value) => {
+                parse_comparison(operator, value, case_sensitive, &value_field, violations)
+            }
         },
     };
-    Some(Condition { path: path?, comparison: comparison? })
+    Some(Condition {
+        path: path?,
+        comparison: comparison?,
+    })
 }
 
 fn parse_comparison(
@@ -370,14 +482,24 @@ fn parse_comparison(
     let name = operator.as_str();
     let suffix = format!(" for `{name}`");
     Some(match operator {
-        Operator::Eq => Comparison::Eq { value: parse_scalar(value, case_sensitive, field, &suffix, violations)?, case_sensitive },
-        Operator::Ne => Comparison::Ne { value: parse_scalar(value, case_sensitive, field, &suffix, violations)?, case_sensitive },
-        Operator::ArrayContains => {
-            Comparison::ArrayContains { value: parse_scalar(value, case_sensitive, field, &suffix, violations)?, case_sensitive }
-        }
+        Operator::Eq => Comparison::Eq {
+            value: parse_scalar(value, case_sensitive, field, &suffix, violations)?,
+            case_sensitive,
+        },
+        Operator::Ne => Comparison::Ne {
+            value: parse_scalar(value, case_sensitive, field, &suffix, violations)?,
+            case_sensitive,
+        },
+        Operator::ArrayContains => Comparison::ArrayContains {
+            value: parse_scalar(value, case_sensitive, field, &suffix, violations)?,
+            case_sensitive,
+        },
         Operator::Gt | Operator::Gte | Operator::Lt | Operator::Lte => {
             if matches!(value, Value::Bool(_)) {
-                violations.push(field, format!("`{field}` must be a number or a string{suffix}"));
+                violations.push(
+                    field,
+                    format!("`{field}` must be a number or a string{suffix}"),
+                );
                 return None;
             }
             let bound = parse_scalar(value, true, field, &suffix, violations)?;
@@ -390,31 +512,74 @@ fn parse_comparison(
         }
         Operator::In | Operator::NotIn => {
             let Value::Array(items) = value else {
-                violations
-                    .push(field, format!("`{field}` must be a list of 1 to {} strings, numbers or booleans{suffix}", Filter::MAX_LIST));
+                violations.push(
+                    field,
+                    format!(
+                        "`{field}` must be a list of 1 to {} strings, numbers or booleans{suffix}",
+                        Filter::MAX_LIST
+                    ),
+                );
                 return None;
             };
             if items.is_empty() || items.len() > Filter::MAX_LIST {
-                violations.push(field, format!("`{field}` has {} members; `{name}` takes 1 to {}", items.len(), Filter::MAX_LIST));
+                violations.push(
+                    field,
+                    format!(
+                        "`{field}` has {} members; `{name}` takes 1 to {}",
+                        items.len(),
+                        Filter::MAX_LIST
+                    ),
+                );
                 return None;
             }
             let values = items
                 .into_iter()
                 .enumerate()
-                .map(|(i, item)| parse_scalar(item, case_sensitive, &format!("{field}[{i}]"), &suffix, violations))
+                .map(|(i, item)| {
+                    parse_scalar(
+                        item,
+                        case_sensitive,
+                        &format!("{field}[{i}]"),
+                        &suffix,
+                        violations,
+                    )
+                })
                 .collect::<Option<Vec<_>>>()?;
-            if operator == Operator::In { Comparison::In { values, case_sensitive } } else { Comparison::NotIn { values, case_sensitive } }
+            if operator == Operator::In {
+                Comparison::In {
+                    values,
+                    case_sensitive,
+                }
+            } else {
+                Comparison::NotIn {
+                    values,
+                    case_sensitive,
+                }
+            }
         }
         Operator::Contains | Operator::StartsWith | Operator::EndsWith => {
             let Value::String(_) = value else {
                 violations.push(field, format!("`{field}` must be a string{suffix}"));
                 return None;
             };
-            let Scalar::Text(text) = parse_scalar(value, case_sensitive, field, &suffix, violations)? else { return None };
+            let Scalar::Text(text) =
+                parse_scalar(value, case_sensitive, field, &suffix, violations)?
+            else {
+                return None;
+            };
             match operator {
-                Operator::Contains => Comparison::Contains { text, case_sensitive },
-                Operator::StartsWith => Comparison::StartsWith { text, case_sensitive },
-                _ => Comparison::EndsWith { text, case_sensitive },
+                Operator::Contains => Comparison::Contains {
+                    text,
+                    case_sensitive,
+                },
+                Operator::StartsWith => Comparison::StartsWith {
+                    text,
+                    case_sensitive,
+                },
+                _ => Comparison::EndsWith {
+                    text,
+                    case_sensitive,
+                },
             }
         }
         Operator::Exists => Comparison::Exists,
@@ -424,13 +589,26 @@ fn parse_comparison(
     })
 }
 
-fn parse_scalar(value: Value, case_sensitive: bool, field: &str, suffix: &str, violations: &mut Violations) -> Option<Scalar> {
+fn parse_scalar(
+    value: Value,
+    case_sensitive: bool,
+    field: &str,
+    suffix: &str,
+    violations: &mut Violations,
+) -> Option<Scalar> {
     match value {
         Value::String(text) if text.contains('\0') => {
-            violations.push(field, format!("`{field}` contains the character U+0000, which no stored value has"));
+            violations.push(
+                field,
+                format!("`{field}` contains the character U+0000, which no stored value has"),
+            );
             None
         }
-        Value::String(text) => Some(Scalar::Text(if case_sensitive { text } else { fold(&text) })),
+        Value::String(text) => Some(Scalar::Text(if case_sensitive {
+            text
+        } else {
+            fold(&text)
+        })),
         Value::Bool(value) => Some(Scalar::Bool(value)),
         Value::Number(number) => {
             if let Some(int) = number.as_i64() {
@@ -444,7 +622,10 @@ fn parse_scalar(value: Value, case_sensitive: bool, field: &str, suffix: &str, v
             number.as_f64().map(Scalar::Float)
         }
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            violations.push(field, format!("`{field}` must be a string, a number or a boolean{suffix}"));
+            violations.push(
+                field,
+                format!("`{field}` must be a string, a number or a boolean{suffix}"),
+            );
             None
         }
     }
@@ -457,7 +638,10 @@ mod tests {
 
     fn parse(filters: Value) -> Result<Filter, String> {
         let mut violations = Violations::default();
-        let input = FilterInput { metadata_filters: Some(serde_json::from_value(filters).unwrap()), ..FilterInput::default() };
+        let input = FilterInput {
+            metadata_filters: Some(serde_json::from_value(filters).unwrap()),
+            ..FilterInput::default()
+        };
         let filter = Filter::parse(input, &mut violations);
         violations.finish(filter).map_err(|e| e.message)
     }
@@ -473,8 +657,14 @@ mod tests {
                 json!({"key": "a", "operator": "like", "value": 1}),
                 "`metadata_filters[0].operator` is `like`; it must be one of eq, ne, gt, gte, lt, lte, in, not_in, exists, not_exists, contains, starts_with, ends_with, is_null, is_not_null, array_contains",
             ),
-            (json!({"key": "a", "operator": "gt", "value": true}), "`metadata_filters[0].value` must be a number or a string for `gt`"),
-            (json!({"key": "a", "operator": "in", "value": []}), "`metadata_filters[0].value` has 0 members; `in` takes 1 to 100"),
+            (
+                json!({"key": "a", "operator": "gt", "value": true}),
+                "`metadata_filters[0].value` must be a number or a string for `gt`",
+            ),
+            (
+                json!({"key": "a", "operator": "in", "value": []}),
+                "`metadata_filters[0].value` has 0 members; `in` takes 1 to 100",
+            ),
             (
                 json!({"key": "a", "operator": "in", "value": "x"}),
                 "`metadata_filters[0].value` must be a list of 1 to 100 strings, numbers or booleans for `in`",
@@ -483,12 +673,18 @@ mod tests {
                 json!({"key": "a", "operator": "not_in", "value": [[1]]}),
                 "`metadata_filters[0].value[0]` must be a string, a number or a boolean for `not_in`",
             ),
-            (json!({"key": "a", "operator": "contains", "value": 1}), "`metadata_filters[0].value` must be a string for `contains`"),
+            (
+                json!({"key": "a", "operator": "contains", "value": 1}),
+                "`metadata_filters[0].value` must be a string for `contains`",
+            ),
             (
                 json!({"key": "a", "operator": "exists", "value": true}),
                 "`metadata_filters[0].value` must be absent: `exists` takes no value",
             ),
-            (json!({"key": "a", "operator": "eq"}), "`metadata_filters[0].value` is required: `eq` compares with a value"),
+            (
+                json!({"key": "a", "operator": "eq"}),
+                "`metadata_filters[0].value` is required: `eq` compares with a value",
+            ),
         ] {
             assert_eq!(parse(json!([filter])).unwrap_err(), expected);
         }
@@ -498,24 +694,50 @@ mod tests {
     fn strings_are_folded_unless_case_matters() {
         let filter =
             parse(json!([{"key": "a.b", "value": "ÄB"}, {"key": "c", "operator": "ne", "value": "ÄB", "case_sensitive": true}])).unwrap();
-        assert_eq!(filter.conditions[0].comparison, Comparison::Eq { value: Scalar::Text("äb".into()), case_sensitive: false });
-        assert_eq!(filter.conditions[1].comparison, Comparison::Ne { value: Scalar::Text("ÄB".into()), case_sensitive: true });
+        assert_eq!(
+            filter.conditions[0].comparison,
+            Comparison::Eq {
+                value: Scalar::Text("äb".into()),
+                case_sensitive: false
+            }
+        );
+        assert_eq!(
+            filter.conditions[1].comparison,
+            Comparison::Ne {
+                value: Scalar::Text("ÄB".into()),
+                case_sensitive: true
+            }
+        );
         assert_eq!(filter.conditions[0].path.segments(), ["a", "b"]);
     }
 
     #[test]
     fn a_supplied_filter_never_turns_into_none() {
         let mut violations = Violations::default();
-        let input = FilterInput { tags: Some(vec![" ".into()]), thread_id: Some(String::new()), ..FilterInput::default() };
+        let input = FilterInput {
+            tags: Some(vec![" ".into()]),
+            thread_id: Some(String::new()),
+            ..FilterInput::default()
+        };
         let _ = Filter::parse(input, &mut violations);
-        let fields: Vec<_> = violations.finish(()).unwrap_err().violations.into_iter().map(|v| v.field).collect();
+        let fields: Vec<_> = violations
+            .finish(())
+            .unwrap_err()
+            .violations
+            .into_iter()
+            .map(|v| v.field)
+            .collect();
         assert_eq!(fields, ["tags", "thread_id"]);
     }
 
     #[test]
     fn dates_are_inclusive_days_in_order() {
         let mut violations = Violations::default();
-        let input = FilterInput { start_date: Some("2025-11-30".into()), end_date: Some("2025-11-29".into()), ..FilterInput::default() };
+        let input = FilterInput {
+            start_date: Some("2025-11-30".into()),
+            end_date: Some("2025-11-29".into()),
+            ..FilterInput::default()
+        };
         let _ = Filter::parse(input, &mut violations);
         assert_eq!(
             violations.finish(()).unwrap_err().message,

@@ -13,13 +13,17 @@ use crate::{JsonObject, Limits, Metadata, Violations};
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ImageBytes(pub Vec<u8>);
 
-const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const LENIENT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
 const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
 impl ImageBytes {
     fn decode(text: &str) -> Result<Self, base64::DecodeError> {
-        let payload = match text.strip_prefix("data:").and_then(|rest| rest.split_once(',')) {
+        let payload = match text
+            .strip_prefix("data:")
+            .and_then(|rest| rest.split_once(','))
+        {
             Some((media_type, payload)) if media_type.ends_with(";base64") => payload,
             _ => text,
         };
@@ -38,14 +42,18 @@ impl fmt::Debug for ImageBytes {
 impl<'de> Deserialize<'de> for ImageBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::decode(&text).map_err(|e| serde::de::Error::custom(format_args!("not valid base64: {e}")))
+        Self::decode(&text)
+            .map_err(|e| serde::de::Error::custom(format_args!("not valid base64: {e}")))
     }
 }
 
 impl Serialize for ImageBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Piece by piece: an image is large, and its text larger.
-        serializer.collect_str(&base64::display::Base64Display::new(&self.0, &base64::engine::general_purpose::STANDARD))
+        serializer.collect_str(&base64::display::Base64Display::new(
+            &self.0,
+            &base64::engine::general_purpose::STANDARD,
+        ))
     }
 }
 
@@ -54,7 +62,9 @@ impl utoipa::PartialSchema for ImageBytes {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
             .content_encoding("base64")
-            .description(Some("Base64; standard or URL-safe on the way in, standard with padding on the way out"))
+            .description(Some(
+                "Base64; standard or URL-safe on the way in, standard with padding on the way out",
+            ))
             .examples([serde_json::json!("iVBORw0KGgo=")])
             .into()
     }
@@ -98,16 +108,31 @@ impl NewImage {
     const MAX_MIME_CHARS: usize = 128;
 
     /// Checks the images of one entry. `total` counts the bytes over the whole request.
-    pub fn parse_all(given: Vec<ImageInput>, field: &str, limits: &Limits, total: &mut u64, violations: &mut Violations) -> Vec<Self> {
+    pub fn parse_all(
+        given: Vec<ImageInput>,
+        field: &str,
+        limits: &Limits,
+        total: &mut u64,
+        violations: &mut Violations,
+    ) -> Vec<Self> {
         if given.len() > Limits::MAX_IMAGES {
-            violations.push(field, format!("`{field}` has {} images; the maximum is {}", given.len(), Limits::MAX_IMAGES));
+            violations.push(
+                field,
+                format!(
+                    "`{field}` has {} images; the maximum is {}",
+                    given.len(),
+                    Limits::MAX_IMAGES
+                ),
+            );
             return Vec::new();
         }
         let some = !given.is_empty();
         let images = given
             .into_iter()
             .enumerate()
-            .filter_map(|(i, image)| Self::parse(image, &format!("{field}[{i}]"), limits, total, violations))
+            .filter_map(|(i, image)| {
+                Self::parse(image, &format!("{field}[{i}]"), limits, total, violations)
+            })
             .collect();
         if some && *total > limits.max_total_image_bytes {
             violations.push(
@@ -121,33 +146,68 @@ impl NewImage {
         images
     }
 
-    fn parse(given: ImageInput, field: &str, limits: &Limits, total: &mut u64, violations: &mut Violations) -> Option<Self> {
-        let ImageInput { data: ImageBytes(data), mime_type, metadata } = given;
+    fn parse(
+        given: ImageInput,
+        field: &str,
+        limits: &Limits,
+        total: &mut u64,
+        violations: &mut Violations,
+    ) -> Option<Self> {
+        let ImageInput {
+            data: ImageBytes(data),
+            mime_type,
+            metadata,
+        } = given;
         let size = data.len() as u64;
         *total = total.saturating_add(size);
         let data_field = format!("{field}.data");
         if size == 0 {
-            violations.push(&data_field, format!("`{data_field}` is required and must hold at least one byte"));
+            violations.push(
+                &data_field,
+                format!("`{data_field}` is required and must hold at least one byte"),
+            );
         } else if size > limits.max_image_bytes {
             violations.push(
                 &data_field,
-                format!("`{data_field}` has {size} bytes; the maximum is {} (MAX_IMAGE_SIZE_MB)", limits.max_image_bytes),
+                format!(
+                    "`{data_field}` has {size} bytes; the maximum is {} (MAX_IMAGE_SIZE_MB)",
+                    limits.max_image_bytes
+                ),
             );
         }
-        let mime_type = mime_type.map_or_else(|| "image/png".to_owned(), |m| m.trim().to_ascii_lowercase());
+        let mime_type =
+            mime_type.map_or_else(|| "image/png".to_owned(), |m| m.trim().to_ascii_lowercase());
         if !is_media_type(&mime_type) {
             let field = format!("{field}.mime_type");
-            violations
-                .push(&field, format!("`{field}` must be a media type such as image/png, at most {} characters", Self::MAX_MIME_CHARS));
+            violations.push(
+                &field,
+                format!(
+                    "`{field}` must be a media type such as image/png, at most {} characters",
+                    Self::MAX_MIME_CHARS
+                ),
+            );
         }
-        let metadata = metadata.and_then(|m| Metadata::parse(m, &format!("{field}.metadata"), violations));
-        Some(Self { data, mime_type, metadata })
+        let metadata =
+            metadata.and_then(|m| Metadata::parse(m, &format!("{field}.metadata"), violations));
+        Some(Self {
+            data,
+            mime_type,
+            metadata,
+        })
     }
 }
 
 fn is_media_type(text: &str) -> bool {
-    let token = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b));
-    text.len() <= NewImage::MAX_MIME_CHARS && text.split_once('/').is_some_and(|(kind, sub)| token(kind) && token(sub))
+    let token = |part: &str| {
+        !part.is_empty()
+            && part
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&b))
+    };
+    text.len() <= NewImage::MAX_MIME_CHARS
+        && text
+            .split_once('/')
+            .is_some_and(|(kind, sub)| token(kind) && token(sub))
 }
 
 #[cfg(test)]
@@ -157,23 +217,54 @@ mod tests {
     #[test]
     fn base64_is_read_in_every_usual_spelling() {
         let bytes = vec![0xfb, 0xef, 0xff, 0x00];
-        for text in ["++//AA==", "++//AA", "--__AA==", "--__AA", "data:image/png;base64,++//AA=="] {
+        for text in [
+            "++//AA==",
+            "++//AA",
+            "--__AA==",
+            "--__AA",
+            "data:image/png;base64,++//AA==",
+        ] {
             assert_eq!(ImageBytes::decode(text).unwrap().0, bytes, "{text}");
         }
-        for text in ["++//A", "+-//AA==", "++ //AA==", "data:image/png,++//AA==", "not base64!"] {
+        for text in [
+            "++//A",
+            "+-//AA==",
+            "++ //AA==",
+            "data:image/png,++//AA==",
+            "not base64!",
+        ] {
             assert!(ImageBytes::decode(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn limits_are_named() {
-        let limits = Limits { max_image_bytes: 4, max_total_image_bytes: 6, ..Limits::default() };
-        let image = |n: usize| ImageInput { data: ImageBytes(vec![1; n]), mime_type: None, metadata: None };
+        let limits = Limits {
+            max_image_bytes: 4,
+            max_total_image_bytes: 6,
+            ..Limits::default()
+        };
+        let image = |n: usize| ImageInput {
+            data: ImageBytes(vec![1; n]),
+            mime_type: None,
+            metadata: None,
+        };
         let mut violations = Violations::default();
-        let _ = NewImage::parse_all(vec![image(0), image(5), image(3)], "images", &limits, &mut 0, &mut violations);
+        let _ = NewImage::parse_all(
+            vec![image(0), image(5), image(3)],
+            "images",
+            &limits,
+            &mut 0,
+            &mut violations,
+        );
         let error = violations.finish(()).unwrap_err();
         let fields: Vec<_> = error.violations.iter().map(|v| v.field.as_str()).collect();
         assert_eq!(fields, ["images[0].data", "images[1].data", "images"]);
-        assert!(error.message.contains("`images[1].data` has 5 bytes; the maximum is 4 (MAX_IMAGE_SIZE_MB)"), "{error}");
+        assert!(
+            error
+                .message
+                .contains("`images[1].data` has 5 bytes; the maximum is 4 (MAX_IMAGE_SIZE_MB)"),
+            "{error}"
+        );
     }
 }

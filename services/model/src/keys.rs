@@ -116,7 +116,16 @@ impl UpdateApiKeyBody {
     /// The change of the key with this id.
     #[must_use]
     pub fn for_key(self, key_id: String) -> UpdateApiKeyRequest {
-        let Self { name, scopes, expires_at } = self;
-        UpdateApiKeyRequest { key_id, name, scopes, expires_at }
+        let Self {
+            name,
+            scopes,
+            expires_at,
+        } = self;
+        UpdateApiKeyRequest {
+            key_id,
+            name,
+            scopes,
+            expires_at,
+        }
     }
 }

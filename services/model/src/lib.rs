@@ -42,15 +42,17 @@ mod thread_set;
 mod time;
 
 pub use artifact::{
-    ArtifactId, ArtifactState, ArtifactUpdate, ContentChange, Edit, MAX_ARTIFACT_CHARS, MAX_TITLE_CHARS, NewArtifact, TitleChange,
-    check_content, invalid_input,
+    ArtifactId, ArtifactState, ArtifactUpdate, ContentChange, Edit, MAX_ARTIFACT_CHARS,
+    MAX_TITLE_CHARS, NewArtifact, TitleChange, check_content, invalid_input,
 };
 pub use artifacts::*;
 pub use contexts::*;
 pub use decode::{decode, decode_slice, unknown_field};
 pub use entry::*;
 pub use error::{Error, Result, Violation, Violations};
-pub use filter::{Comparison, Condition, Filter, FilterInput, MetadataFilter, MetadataPath, Operator, Scalar};
+pub use filter::{
+    Comparison, Condition, Filter, FilterInput, MetadataFilter, MetadataPath, Operator, Scalar,
+};
 pub use image::{ImageBytes, ImageInput, NewImage};
 pub use keys::*;
 pub use limits::{Limits, max_message_bytes};

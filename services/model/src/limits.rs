@@ -28,7 +28,11 @@ impl Limits {
     /// The limits for these settings, in megabytes (1024 × 1024 bytes).
     #[must_use]
     pub const fn new(max_text_chars: usize, max_image_mb: u64, max_total_mb: u64) -> Self {
-        Self { max_text_chars, max_image_bytes: max_image_mb * 1024 * 1024, max_total_image_bytes: max_total_mb * 1024 * 1024 }
+        Self {
+            max_text_chars,
+            max_image_bytes: max_image_mb * 1024 * 1024,
+            max_total_image_bytes: max_total_mb * 1024 * 1024,
+        }
     }
 
     /// The largest message any transport sends or accepts, in bytes.

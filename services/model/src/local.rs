@@ -40,7 +40,10 @@ pub fn runtime_dir(uid: u32) -> PathBuf {
 /// What the system says.
 pub fn make_runtime_dir(uid: u32) -> io::Result<Option<PathBuf>> {
     let directory = runtime_dir(uid);
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory)?;
     let found = std::fs::symlink_metadata(&directory)?;
     if !found.is_dir() || found.uid() != uid {
         return Ok(None);
@@ -55,7 +58,10 @@ pub fn make_runtime_dir(uid: u32) -> io::Result<Option<PathBuf>> {
 /// enough for `sockaddr_un` (108 bytes).
 #[must_use]
 pub fn socket_path(db_path: &Path, uid: u32) -> PathBuf {
-    runtime_dir(uid).join(format!("{:016x}.sock", fnv1a(absolute(db_path).as_os_str().as_encoded_bytes())))
+    runtime_dir(uid).join(format!(
+        "{:016x}.sock",
+        fnv1a(absolute(db_path).as_os_str().as_encoded_bytes())
+    ))
 }
 
 /// Where a PostgreSQL database is, as far as a socket is named after it: the settings of the same names.
@@ -77,19 +83,32 @@ pub struct PostgresPlace<'p> {
 /// `CONTEXT_SOCKET` to tell them apart.
 #[must_use]
 pub fn postgres_socket_path(place: PostgresPlace<'_>, uid: u32) -> PathBuf {
-    let PostgresPlace { connection_string, host, port, user, database } = place;
+    let PostgresPlace {
+        connection_string,
+        host,
+        port,
+        user,
+        database,
+    } = place;
     let name = match connection_string {
         Some(string) => without_password(string),
         None => format!("{user}@{host}:{port}/{database}"),
     };
-    runtime_dir(uid).join(format!("{:016x}.sock", fnv1a(format!("postgresql {name}").as_bytes())))
+    runtime_dir(uid).join(format!(
+        "{:016x}.sock",
+        fnv1a(format!("postgresql {name}").as_bytes())
+    ))
 }
 
 /// A password must not even enter the hash of a file name.
 fn without_password(connection_string: &str) -> String {
     let text = connection_string.trim();
     let Some((scheme, rest)) = text.split_once("://") else {
-        return text.split_whitespace().filter(|pair| !pair.starts_with("password")).collect::<Vec<_>>().join(" ");
+        return text
+            .split_whitespace()
+            .filter(|pair| !pair.starts_with("password"))
+            .collect::<Vec<_>>()
+            .join(" ");
     };
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -111,12 +130,16 @@ pub fn absolute(path: &Path) -> PathBuf {
 }
 
 fn home() -> PathBuf {
-    std::env::var_os("HOME").filter(|home| !home.is_empty()).map_or_else(std::env::temp_dir, PathBuf::from)
+    std::env::var_os("HOME")
+        .filter(|home| !home.is_empty())
+        .map_or_else(std::env::temp_dir, PathBuf::from)
 }
 
 /// FNV-1a, 64 bits: only a file name depends on it, and it must be the same in every build.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -135,12 +158,27 @@ mod tests {
     #[test]
     fn a_socket_of_postgresql_depends_on_the_database_and_not_on_the_password() {
         let of = |connection_string| {
-            let place = PostgresPlace { connection_string, host: "h", port: "5432", user: "u", database: "d" };
+            let place = PostgresPlace {
+                connection_string,
+                host: "h",
+                port: "5432",
+                user: "u",
+                database: "d",
+            };
             postgres_socket_path(place, 7)
         };
-        assert_eq!(of(Some("postgres://u:one@h:5432/d")), of(Some("postgres://u:t%40wo@h:5432/d")));
-        assert_ne!(of(Some("postgres://u:one@h:5432/d")), of(Some("postgres://u:one@h:5432/e")));
-        assert_eq!(of(Some("host=h password=one dbname=d")), of(Some("host=h password=two dbname=d")));
+        assert_eq!(
+            of(Some("postgres://u:one@h:5432/d")),
+            of(Some("postgres://u:t%40wo@h:5432/d"))
+        );
+        assert_ne!(
+            of(Some("postgres://u:one@h:5432/d")),
+            of(Some("postgres://u:one@h:5432/e"))
+        );
+        assert_eq!(
+            of(Some("host=h password=one dbname=d")),
+            of(Some("host=h password=two dbname=d"))
+        );
         assert_ne!(of(None), of(Some("postgres://u@h:5432/d")));
     }
 }

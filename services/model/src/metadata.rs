@@ -25,7 +25,13 @@ impl Metadata {
     #[must_use]
     pub fn too_deep(path: &str) -> Error {
         let root = path.split(['.', '[']).next().unwrap_or_default();
-        Error::invalid(root, format!("`{root}` is nested more than {} levels deep", Self::MAX_DEPTH))
+        Error::invalid(
+            root,
+            format!(
+                "`{root}` is nested more than {} levels deep",
+                Self::MAX_DEPTH
+            ),
+        )
     }
 
     /// Checks an object; `None` and violations under `field` when it breaks a rule.
@@ -40,7 +46,11 @@ impl Metadata {
     }
 
     /// Checks a merge patch by the same rules (its size bounds the work of applying it).
-    pub fn parse_patch(patch: JsonObject, field: &str, violations: &mut Violations) -> Option<JsonObject> {
+    pub fn parse_patch(
+        patch: JsonObject,
+        field: &str,
+        violations: &mut Violations,
+    ) -> Option<JsonObject> {
         Self::parse(patch, field, violations).map(|m| m.0)
     }
 
@@ -57,7 +67,9 @@ impl Metadata {
     pub fn patched(&self, patch: &JsonObject) -> Result<Self> {
         let mut merged = Value::Object(self.0.clone());
         json_patch::merge(&mut merged, &Value::Object(patch.clone()));
-        let Value::Object(merged) = merged else { unreachable!("merging an object patch gives an object") };
+        let Value::Object(merged) = merged else {
+            unreachable!("merging an object patch gives an object")
+        };
         check(&merged, "metadata_patch")?;
         Ok(Self(merged))
     }
@@ -112,14 +124,23 @@ fn check(object: &JsonObject, field: &str) -> Result<()> {
     }
     let size = json_len(object);
     if size > Metadata::MAX_BYTES {
-        return Err(Error::invalid(field, format!("`{field}` takes {size} bytes as JSON; the maximum is {}", Metadata::MAX_BYTES)));
+        return Err(Error::invalid(
+            field,
+            format!(
+                "`{field}` takes {size} bytes as JSON; the maximum is {}",
+                Metadata::MAX_BYTES
+            ),
+        ));
     }
     Ok(())
 }
 
 fn check_key(key: &str, field: &str) -> Result<()> {
     if key.contains('\0') {
-        return Err(Error::invalid(field, format!("`{field}` has a key with the character U+0000, which cannot be stored")));
+        return Err(Error::invalid(
+            field,
+            format!("`{field}` has a key with the character U+0000, which cannot be stored"),
+        ));
     }
     Ok(())
 }
@@ -130,21 +151,29 @@ fn check_value(value: &Value, path: &dyn Fn() -> String, depth: usize) -> Result
         Value::Null | Value::Bool(_) => Ok(()),
         Value::String(text) if text.contains('\0') => {
             let path = path();
-            Err(Error::invalid(&path, format!("`{path}` contains the character U+0000, which cannot be stored")))
+            Err(Error::invalid(
+                &path,
+                format!("`{path}` contains the character U+0000, which cannot be stored"),
+            ))
         }
         Value::String(_) => Ok(()),
         Value::Number(number) if number.is_u64() && !number.is_i64() => {
             let path = path();
             Err(Error::invalid(
                 &path,
-                format!("`{path}` is {number}; integers must lie within -9223372036854775808 to 9223372036854775807"),
+                format!(
+                    "`{path}` is {number}; integers must lie within -9223372036854775808 to 9223372036854775807"
+                ),
             ))
         }
         Value::Number(_) => Ok(()),
-        Value::Array(_) | Value::Object(_) if depth > Metadata::MAX_DEPTH => Err(Metadata::too_deep(&path())),
-        Value::Array(items) => {
-            items.iter().enumerate().try_for_each(|(i, item)| check_value(item, &|| format!("{}[{i}]", path()), depth + 1))
+        Value::Array(_) | Value::Object(_) if depth > Metadata::MAX_DEPTH => {
+            Err(Metadata::too_deep(&path()))
         }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(i, item)| check_value(item, &|| format!("{}[{i}]", path()), depth + 1)),
         Value::Object(object) => object.iter().try_for_each(|(key, value)| {
             check_key(key, &path())?;
             check_value(value, &|| format!("{}.{key}", path()), depth + 1)
@@ -176,7 +205,9 @@ mod tests {
     use serde_json::json;
 
     fn refused(value: Value) -> String {
-        let Value::Object(object) = value else { panic!("an object") };
+        let Value::Object(object) = value else {
+            panic!("an object")
+        };
         let mut violations = Violations::default();
         assert_eq!(Metadata::parse(object, "metadata", &mut violations), None);
         violations.finish(()).unwrap_err().message
@@ -188,13 +219,22 @@ mod tests {
             refused(json!({"a": [1, 18446744073709551615u64]})),
             "`metadata.a[1]` is 18446744073709551615; integers must lie within -9223372036854775808 to 9223372036854775807"
         );
-        assert_eq!(refused(json!({"a": {"b": "x\0"}})), "`metadata.a.b` contains the character U+0000, which cannot be stored");
-        assert!(refused(json!({"a": "x".repeat(Metadata::MAX_BYTES)})).contains("the maximum is 1048576"));
+        assert_eq!(
+            refused(json!({"a": {"b": "x\0"}})),
+            "`metadata.a.b` contains the character U+0000, which cannot be stored"
+        );
+        assert!(
+            refused(json!({"a": "x".repeat(Metadata::MAX_BYTES)}))
+                .contains("the maximum is 1048576")
+        );
         let mut deep = json!(1);
         for _ in 0..65 {
             deep = json!({"a": deep});
         }
-        assert_eq!(refused(deep), "`metadata` is nested more than 64 levels deep");
+        assert_eq!(
+            refused(deep),
+            "`metadata` is nested more than 64 levels deep"
+        );
     }
 
     #[test]
@@ -203,7 +243,14 @@ mod tests {
         for _ in 0..64 {
             deep = json!({"a": deep});
         }
-        assert!(Metadata::parse(deep.as_object().unwrap().clone(), "metadata", &mut Violations::default()).is_some());
+        assert!(
+            Metadata::parse(
+                deep.as_object().unwrap().clone(),
+                "metadata",
+                &mut Violations::default()
+            )
+            .is_some()
+        );
     }
 
     /// RFC 7396, Appendix A, the cases whose target and result are objects.
@@ -213,13 +260,25 @@ mod tests {
             (json!({"a":"b"}), json!({"a":"c"}), json!({"a":"c"})),
             (json!({"a":"b"}), json!({"b":"c"}), json!({"a":"b","b":"c"})),
             (json!({"a":"b"}), json!({"a":null}), json!({})),
-            (json!({"a":"b","b":"c"}), json!({"a":null}), json!({"b":"c"})),
+            (
+                json!({"a":"b","b":"c"}),
+                json!({"a":null}),
+                json!({"b":"c"}),
+            ),
             (json!({"a":["b"]}), json!({"a":"c"}), json!({"a":"c"})),
             (json!({"a":"c"}), json!({"a":["b"]}), json!({"a":["b"]})),
-            (json!({"a":{"b":"c"}}), json!({"a":{"b":"d","c":null}}), json!({"a":{"b":"d"}})),
+            (
+                json!({"a":{"b":"c"}}),
+                json!({"a":{"b":"d","c":null}}),
+                json!({"a":{"b":"d"}}),
+            ),
             (json!({"a":[{"b":"c"}]}), json!({"a":[1]}), json!({"a":[1]})),
             (json!({"e":null}), json!({"a":1}), json!({"e":null,"a":1})),
-            (json!({}), json!({"a":{"bb":{"ccc":null}}}), json!({"a":{"bb":{}}})),
+            (
+                json!({}),
+                json!({"a":{"bb":{"ccc":null}}}),
+                json!({"a":{"bb":{}}}),
+            ),
         ] {
             let target = Metadata::from_stored(target.as_object().unwrap().clone());
             let merged = target.patched(patch.as_object().unwrap()).unwrap();
@@ -229,7 +288,15 @@ mod tests {
 
     #[test]
     fn folding_reaches_nested_strings_but_no_key() {
-        let metadata = Metadata::from_stored(json!({"Key": ["ÄB", {"X": "ΣΑΣ"}], "n": 1}).as_object().unwrap().clone());
-        assert_eq!(metadata.to_folded_json(), r#"{"Key":["äb",{"X":"σας"}],"n":1}"#);
+        let metadata = Metadata::from_stored(
+            json!({"Key": ["ÄB", {"X": "ΣΑΣ"}], "n": 1})
+                .as_object()
+                .unwrap()
+                .clone(),
+        );
+        assert_eq!(
+            metadata.to_folded_json(),
+            r#"{"Key":["äb",{"X":"σας"}],"n":1}"#
+        );
     }
 }

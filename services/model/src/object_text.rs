@@ -16,7 +16,11 @@ impl ObjectText {
     /// When it is no JSON object.
     pub fn from_slice(json: &[u8]) -> serde_json::Result<Self> {
         let raw: Box<RawValue> = serde_json::from_slice(json)?;
-        if raw.get().starts_with('{') { Ok(Self(raw)) } else { Err(serde::de::Error::custom("the JSON is no object")) }
+        if raw.get().starts_with('{') {
+            Ok(Self(raw))
+        } else {
+            Err(serde::de::Error::custom("the JSON is no object"))
+        }
     }
 
     /// The text.
@@ -58,7 +62,8 @@ impl std::fmt::Debug for ObjectText {
 /// Equal objects are equal, whatever the order of their keys and the space between them.
 impl PartialEq for ObjectText {
     fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str() || matches!((self.to_object(), other.to_object()), (Ok(one), Ok(other)) if one == other)
+        self.as_str() == other.as_str()
+            || matches!((self.to_object(), other.to_object()), (Ok(one), Ok(other)) if one == other)
     }
 }
 
@@ -86,15 +91,30 @@ mod tests {
     #[test]
     fn it_is_shown_as_it_was_stored_and_read_as_an_object() {
         let given = text(r#"{"b":1.0,"a":[9007199254740993,"ü"]}"#);
-        assert_eq!(serde_json::to_string(&given).unwrap(), r#"{"b":1.0,"a":[9007199254740993,"ü"]}"#);
-        assert_eq!(serde_json::to_value(&given).unwrap(), json!({"a": [9_007_199_254_740_993_i64, "ü"], "b": 1.0}));
-        assert_eq!(serde_json::from_str::<ObjectText>(given.as_str()).unwrap(), given);
-        assert_eq!(serde_json::from_value::<ObjectText>(serde_json::to_value(&given).unwrap()).unwrap(), given);
+        assert_eq!(
+            serde_json::to_string(&given).unwrap(),
+            r#"{"b":1.0,"a":[9007199254740993,"ü"]}"#
+        );
+        assert_eq!(
+            serde_json::to_value(&given).unwrap(),
+            json!({"a": [9_007_199_254_740_993_i64, "ü"], "b": 1.0})
+        );
+        assert_eq!(
+            serde_json::from_str::<ObjectText>(given.as_str()).unwrap(),
+            given
+        );
+        assert_eq!(
+            serde_json::from_value::<ObjectText>(serde_json::to_value(&given).unwrap()).unwrap(),
+            given
+        );
     }
 
     #[test]
     fn the_order_of_keys_and_space_tell_no_objects_apart() {
-        assert_eq!(text(r#" {"a": 1, "b": {"c": 2, "d": 3}} "#), text(r#"{"b":{"d":3,"c":2},"a":1}"#));
+        assert_eq!(
+            text(r#" {"a": 1, "b": {"c": 2, "d": 3}} "#),
+            text(r#"{"b":{"d":3,"c":2},"a":1}"#)
+        );
         assert_ne!(text(r#"{"a":1}"#), text(r#"{"a":1.0}"#));
         assert_eq!(ObjectText::default(), ObjectText::from(&JsonObject::new()));
     }
@@ -104,7 +124,10 @@ mod tests {
         for json in ["", "[]", "null", "\"{}\"", "{\"a\":}", "{} {}", "{'a':1}"] {
             assert!(ObjectText::from_slice(json.as_bytes()).is_err(), "{json}");
         }
-        assert!(ObjectText::from_slice(b"{\"\xff\":1}").is_err(), "it is not UTF-8");
+        assert!(
+            ObjectText::from_slice(b"{\"\xff\":1}").is_err(),
+            "it is not UTF-8"
+        );
         assert!(text(r#"{"a":1e999}"#).to_object().is_err());
     }
 }

@@ -140,13 +140,19 @@ impl Operation {
     /// The operation with this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|operation| operation.as_str() == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|operation| operation.as_str() == name)
     }
 
     /// Whether it changes what is stored.
     #[must_use]
     pub const fn is_write(self) -> bool {
-        matches!(self.deadline_class(), DeadlineClass::Write | DeadlineClass::Batch)
+        matches!(
+            self.deadline_class(),
+            DeadlineClass::Write | DeadlineClass::Batch
+        )
     }
 
     /// The gRPC service it belongs to, `context.v1.ContextService` for example.
@@ -163,7 +169,10 @@ impl Operation {
     #[must_use]
     pub fn of_grpc_path(path: &str) -> Option<Self> {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;
-        Self::ALL.iter().copied().find(|operation| operation.method() == method && operation.service() == service)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|operation| operation.method() == method && operation.service() == service)
     }
 }
 
@@ -178,7 +187,13 @@ mod tests {
             let path = format!("/{}/{}", operation.service(), operation.method());
             assert_eq!(Operation::of_grpc_path(&path), Some(operation));
         }
-        for unknown in ["", "/", "/context.v1.ContextService", "/context.v1.ContextService/", "/context.v1.ArtifactService/StoreContext"] {
+        for unknown in [
+            "",
+            "/",
+            "/context.v1.ContextService",
+            "/context.v1.ContextService/",
+            "/context.v1.ArtifactService/StoreContext",
+        ] {
             assert_eq!(Operation::of_grpc_path(unknown), None, "{unknown}");
         }
     }
@@ -186,7 +201,10 @@ mod tests {
     #[test]
     fn a_write_needs_more_than_read() {
         for operation in Operation::ALL.iter().copied() {
-            assert!(!operation.is_write() || operation.scope() != Some(Scope::Read), "{operation:?}");
+            assert!(
+                !operation.is_write() || operation.scope() != Some(Scope::Read),
+                "{operation:?}"
+            );
         }
     }
 }

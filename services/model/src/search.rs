@@ -1,6 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-use crate::{ContentType, FilterInput, ImageInput, JsonObject, MetadataFilter, ObjectText, Source, Timestamp};
+use crate::{
+    ContentType, FilterInput, ImageInput, JsonObject, MetadataFilter, ObjectText, Source, Timestamp,
+};
 
 /// Declares a search request: its own fields, then the filters and options that all four searches share. (serde's
 /// `flatten` would do it with one struct, but not together with `deny_unknown_fields`.)

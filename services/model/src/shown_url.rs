@@ -5,10 +5,15 @@
 #[must_use]
 pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = url.find("://").map_or(("", url), |at| url.split_at(at + 3));
-    let (user, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("***@", rest));
+    let (user, rest) = rest
+        .rsplit_once('@')
+        .map_or(("", rest), |(_, rest)| ("***@", rest));
     let end = rest.find(['?', '#']);
     // A query before the last `@`: that one is part of the query, or the `?` is part of the password.
-    if url.find(['?', '#']).is_some_and(|at| url.rfind('@').is_some_and(|last| at < last)) {
+    if url
+        .find(['?', '#'])
+        .is_some_and(|at| url.rfind('@').is_some_and(|last| at < last))
+    {
         return format!("{scheme}***");
     }
     match end {

@@ -17,11 +17,18 @@ impl Tags {
         for (i, tag) in given.into_iter().enumerate() {
             let tag = tag.trim().to_lowercase();
             if tag.contains('\0') {
-                violations.push(format!("{field}[{i}]"), format!("`{field}[{i}]` contains the character U+0000, which cannot be stored"));
+                violations.push(
+                    format!("{field}[{i}]"),
+                    format!("`{field}[{i}]` contains the character U+0000, which cannot be stored"),
+                );
             } else if tag.chars().nth(Self::MAX_CHARS).is_some() {
                 violations.push(
                     format!("{field}[{i}]"),
-                    format!("`{field}[{i}]` has {} characters; the maximum is {}", tag.chars().count(), Self::MAX_CHARS),
+                    format!(
+                        "`{field}[{i}]` has {} characters; the maximum is {}",
+                        tag.chars().count(),
+                        Self::MAX_CHARS
+                    ),
                 );
             } else if !tag.is_empty() {
                 tags.push(tag);
@@ -30,7 +37,14 @@ impl Tags {
         tags.sort_unstable();
         tags.dedup();
         if tags.len() > Self::MAX {
-            violations.push(field, format!("`{field}` has {} tags; the maximum is {}", tags.len(), Self::MAX));
+            violations.push(
+                field,
+                format!(
+                    "`{field}` has {} tags; the maximum is {}",
+                    tags.len(),
+                    Self::MAX
+                ),
+            );
         }
         Self(tags)
     }
@@ -61,7 +75,9 @@ mod tests {
     #[test]
     fn tags_are_trimmed_folded_deduplicated_and_sorted() {
         let mut violations = Violations::default();
-        let given = [" Zeta", "ÄPFEL", "zeta", "", "  ", "alpha"].map(String::from).to_vec();
+        let given = [" Zeta", "ÄPFEL", "zeta", "", "  ", "alpha"]
+            .map(String::from)
+            .to_vec();
         let tags = Tags::parse(given, "tags", &mut violations);
         assert!(violations.is_empty());
         assert_eq!(tags.as_slice(), ["alpha", "zeta", "äpfel"]);
@@ -72,7 +88,10 @@ mod tests {
         let mut violations = Violations::default();
         let _ = Tags::parse(vec!["ok".into(), "x".repeat(129)], "tags", &mut violations);
         let error = violations.finish(()).unwrap_err();
-        assert_eq!(error.message, "`tags[1]` has 129 characters; the maximum is 128");
+        assert_eq!(
+            error.message,
+            "`tags[1]` has 129 characters; the maximum is 128"
+        );
         assert_eq!(error.violations[0].field, "tags[1]");
     }
 }

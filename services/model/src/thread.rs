@@ -14,11 +14,24 @@ impl ThreadId {
     pub fn parse(given: &str, field: &str, violations: &mut Violations) -> Option<Self> {
         let id = given.trim();
         if id.is_empty() {
-            violations.push(field, format!("`{field}` is required and must not be blank"));
+            violations.push(
+                field,
+                format!("`{field}` is required and must not be blank"),
+            );
         } else if id.contains('\0') {
-            violations.push(field, format!("`{field}` contains the character U+0000, which cannot be stored"));
+            violations.push(
+                field,
+                format!("`{field}` contains the character U+0000, which cannot be stored"),
+            );
         } else if id.chars().nth(Self::MAX_CHARS).is_some() {
-            violations.push(field, format!("`{field}` has {} characters; the maximum is {}", id.chars().count(), Self::MAX_CHARS));
+            violations.push(
+                field,
+                format!(
+                    "`{field}` has {} characters; the maximum is {}",
+                    id.chars().count(),
+                    Self::MAX_CHARS
+                ),
+            );
         } else {
             return Some(Self(id.to_owned()));
         }
@@ -45,7 +58,17 @@ impl ThreadId {
 }
 
 /// Which threads to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema, utoipa::IntoParams)]
+#[derive(
+    Debug,
+    Clone,
+    Default,
+    PartialEq,
+    Eq,
+    Deserialize,
+    Serialize,
+    utoipa::ToSchema,
+    utoipa::IntoParams,
+)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListThreadsRequest {

@@ -27,7 +27,9 @@ impl ThreadPattern {
     fn covers(&self, other: &Self) -> bool {
         match other {
             Self::Name(name) => self.contains(name),
-            Self::Prefix(prefix) => matches!(self, Self::Prefix(own) if prefix.starts_with(own.as_str())),
+            Self::Prefix(prefix) => {
+                matches!(self, Self::Prefix(own) if prefix.starts_with(own.as_str()))
+            }
         }
     }
 }
@@ -40,7 +42,14 @@ impl ThreadSet {
     /// breaks a rule.
     pub fn parse(given: &[String], field: &str, violations: &mut Violations) -> Option<Self> {
         if given.is_empty() || given.len() > Self::MAX_PATTERNS {
-            violations.push(field, format!("`{field}` has {} items; it must have 1 to {}", given.len(), Self::MAX_PATTERNS));
+            violations.push(
+                field,
+                format!(
+                    "`{field}` has {} items; it must have 1 to {}",
+                    given.len(),
+                    Self::MAX_PATTERNS
+                ),
+            );
             return None;
         }
         let mut patterns = Vec::with_capacity(given.len());
@@ -53,9 +62,14 @@ impl ThreadSet {
                 // Names have no blanks in front, so that neither have their beginnings.
                 Some(prefix) => {
                     let whole = ThreadId::parse(prefix, &field, violations);
-                    patterns.extend(whole.map(|_| ThreadPattern::Prefix(prefix.trim_start().to_owned())));
+                    patterns.extend(
+                        whole.map(|_| ThreadPattern::Prefix(prefix.trim_start().to_owned())),
+                    );
                 }
-                None => patterns.extend(ThreadId::parse(text, &field, violations).map(|id| ThreadPattern::Name(id.into_string()))),
+                None => patterns.extend(
+                    ThreadId::parse(text, &field, violations)
+                        .map(|id| ThreadPattern::Name(id.into_string())),
+                ),
             }
         }
         violations.is_empty().then(|| Self::of(patterns))
@@ -65,7 +79,10 @@ impl ThreadSet {
         patterns.sort_unstable();
         patterns.dedup();
         let all = patterns.clone();
-        patterns.retain(|pattern| !all.iter().any(|other| other != pattern && other.covers(pattern)));
+        patterns.retain(|pattern| {
+            !all.iter()
+                .any(|other| other != pattern && other.covers(pattern))
+        });
         Self(patterns)
     }
 
@@ -127,9 +144,14 @@ mod tests {
     #[test]
     fn names_and_beginnings_select_threads() {
         let set = set(&["billing", "team a/*"]).unwrap();
-        for (thread, inside) in
-            [("billing", true), ("billing 2", false), ("team a/", true), ("team a/x", true), ("team a", false), ("Billing", false)]
-        {
+        for (thread, inside) in [
+            ("billing", true),
+            ("billing 2", false),
+            ("team a/", true),
+            ("team a/x", true),
+            ("team a", false),
+            ("Billing", false),
+        ] {
             assert_eq!(set.contains(thread), inside, "{thread}");
         }
     }
@@ -145,16 +167,29 @@ mod tests {
     fn what_narrows_nothing_or_breaks_a_rule_is_no_set() {
         let many: Vec<String> = (0..101).map(|i| i.to_string()).collect();
         assert_eq!(ThreadSet::from_shown(&many), None);
-        for bad in [&[][..], &["*"], &[" *"], &[""], &["a", " "], &["a\0"], &["a\0*"], &[&"x".repeat(257)]] {
+        for bad in [
+            &[][..],
+            &["*"],
+            &[" *"],
+            &[""],
+            &["a", " "],
+            &["a\0"],
+            &["a\0*"],
+            &[&"x".repeat(257)],
+        ] {
             assert_eq!(set(bad), None, "{bad:?}");
         }
     }
 
     #[test]
     fn the_end_of_a_prefix_lies_behind_all_that_begin_with_it() {
-        for (prefix, end) in
-            [("a", Some("b")), ("az", Some("a{")), ("\u{D7FF}", Some("\u{E000}")), ("a\u{10FFFF}", Some("b")), ("\u{10FFFF}", None)]
-        {
+        for (prefix, end) in [
+            ("a", Some("b")),
+            ("az", Some("a{")),
+            ("\u{D7FF}", Some("\u{E000}")),
+            ("a\u{10FFFF}", Some("b")),
+            ("\u{10FFFF}", None),
+        ] {
             assert_eq!(end_of_prefix(prefix).as_deref(), end, "{prefix}");
         }
     }

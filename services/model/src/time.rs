@@ -26,26 +26,37 @@ impl Timestamp {
     /// # Errors
     /// A sentence without the field's name when the text is none of the four.
     pub fn parse(text: &str, end_of_day: bool) -> Result<Self, &'static str> {
-        const FORMS: &str =
-            "must be an ISO 8601 date or date-time: 2025-11-29, 2025-11-29T10:00:00, 2025-11-29T10:00:00Z or 2025-11-29T10:00:00+02:00";
+        const FORMS: &str = "must be an ISO 8601 date or date-time: 2025-11-29, 2025-11-29T10:00:00, 2025-11-29T10:00:00Z or 2025-11-29T10:00:00+02:00";
         let text = text.trim();
         if !text.is_ascii() || text.len() > 40 {
             return Err(FORMS);
         }
         if text.len() == 10 {
             let date = parse_date(text).ok_or(FORMS)?;
-            let time = if end_of_day { Time::from_hms_micro(23, 59, 59, 999_999).map_err(|_| FORMS)? } else { Time::MIDNIGHT };
+            let time = if end_of_day {
+                Time::from_hms_micro(23, 59, 59, 999_999).map_err(|_| FORMS)?
+            } else {
+                Time::MIDNIGHT
+            };
             return Self::from_utc(PrimitiveDateTime::new(date, time).assume_utc()).ok_or(FORMS);
         }
         // RFC 3339 needs an offset; a space instead of `T` is common in scripts.
         let mut owned = text.replacen(' ', "T", 1);
-        let has_offset = owned.ends_with(['Z', 'z']) || owned.get(10..).is_some_and(|rest| rest.contains(['+', '-']));
+        let has_offset = owned.ends_with(['Z', 'z'])
+            || owned
+                .get(10..)
+                .is_some_and(|rest| rest.contains(['+', '-']));
         if !has_offset {
             owned.push('Z');
         }
         // Minutes without seconds, and offsets without a colon, are ISO 8601 too.
         let moment = OffsetDateTime::parse(&owned, &Rfc3339)
-            .or_else(|_| OffsetDateTime::parse(&owned, &time::format_description::well_known::Iso8601::PARSING))
+            .or_else(|_| {
+                OffsetDateTime::parse(
+                    &owned,
+                    &time::format_description::well_known::Iso8601::PARSING,
+                )
+            })
             .map_err(|_| FORMS)?;
         Self::from_utc(moment.to_offset(UtcOffset::UTC)).ok_or(FORMS)
     }
@@ -63,16 +74,26 @@ fn parse_date(text: &str) -> Option<Date> {
     }
     let number = |range: std::ops::Range<usize>| {
         let digits = &text[range];
-        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u16>().ok()).flatten()
+        digits
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| digits.parse::<u16>().ok())
+            .flatten()
     };
     let month = Month::try_from(u8::try_from(number(5..7)?).ok()?).ok()?;
-    Date::from_calendar_date(i32::from(number(0..4)?), month, u8::try_from(number(8..10)?).ok()?).ok()
+    Date::from_calendar_date(
+        i32::from(number(0..4)?),
+        month,
+        u8::try_from(number(8..10)?).ok()?,
+    )
+    .ok()
 }
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.0.clamp(*RANGE.start(), *RANGE.end());
-        let moment = OffsetDateTime::from_unix_timestamp(micros.div_euclid(1_000_000)).map_err(|_| fmt::Error)?;
+        let moment = OffsetDateTime::from_unix_timestamp(micros.div_euclid(1_000_000))
+            .map_err(|_| fmt::Error)?;
         let (year, month, day) = moment.to_calendar_date();
         let (hour, minute, second) = moment.to_hms();
         // Each entry of a reply has two of these, and `write!` with widths takes ten times as long.
@@ -120,7 +141,9 @@ impl utoipa::PartialSchema for Timestamp {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
-            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::DateTime)))
+            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(
+                utoipa::openapi::KnownFormat::DateTime,
+            )))
             .description(Some("RFC 3339, UTC, microseconds"))
             .examples([serde_json::json!("2025-11-29T10:00:00.000000Z")])
             .into()
@@ -148,8 +171,16 @@ mod tests {
             ("2025-11-29", true, "2025-11-29T23:59:59.999999Z"),
             ("2025-11-29T10:00:00", true, "2025-11-29T10:00:00.000000Z"),
             ("2025-11-29T10:00:00Z", false, "2025-11-29T10:00:00.000000Z"),
-            ("2025-11-29T10:00:00+02:00", false, "2025-11-29T08:00:00.000000Z"),
-            ("2025-11-29T10:00:00.1234567Z", false, "2025-11-29T10:00:00.123456Z"),
+            (
+                "2025-11-29T10:00:00+02:00",
+                false,
+                "2025-11-29T08:00:00.000000Z",
+            ),
+            (
+                "2025-11-29T10:00:00.1234567Z",
+                false,
+                "2025-11-29T10:00:00.123456Z",
+            ),
             ("2025-11-29 10:00:00", false, "2025-11-29T10:00:00.000000Z"),
             ("2025-02-30", false, "must be "),
             ("2025-1-1", false, "must be "),
@@ -167,7 +198,11 @@ mod tests {
     fn a_moment_reads_back_as_it_was_shown() {
         for micros in [0, -1, 1_700_000_000_123_456, *RANGE.start(), *RANGE.end()] {
             let shown = Timestamp(micros).to_string();
-            assert_eq!(Timestamp::parse(&shown, false), Ok(Timestamp(micros)), "{shown}");
+            assert_eq!(
+                Timestamp::parse(&shown, false),
+                Ok(Timestamp(micros)),
+                "{shown}"
+            );
         }
     }
 }

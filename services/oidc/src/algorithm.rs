@@ -52,12 +52,16 @@ impl Algorithm {
     /// The algorithm with this name in JOSE; letter case counts.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find_map(|(known, algorithm)| (known == name).then_some(algorithm))
+        Self::ALL
+            .into_iter()
+            .find_map(|(known, algorithm)| (known == name).then_some(algorithm))
     }
 
     pub(crate) const fn kind(self) -> KeyKind {
         match self {
-            Self::Rs256 | Self::Rs384 | Self::Rs512 | Self::Ps256 | Self::Ps384 | Self::Ps512 => KeyKind::Rsa,
+            Self::Rs256 | Self::Rs384 | Self::Rs512 | Self::Ps256 | Self::Ps384 | Self::Ps512 => {
+                KeyKind::Rsa
+            }
             Self::Es256 => KeyKind::P256,
             Self::Es384 => KeyKind::P384,
             Self::EdDsa => KeyKind::Ed25519,
@@ -83,7 +87,9 @@ impl Algorithm {
             Self::Es256 => Some(&signature::ECDSA_P256_SHA256_FIXED),
             Self::Es384 => Some(&signature::ECDSA_P384_SHA384_FIXED),
             Self::EdDsa => Some(&signature::ED25519),
-            Self::Rs256 | Self::Rs384 | Self::Rs512 | Self::Ps256 | Self::Ps384 | Self::Ps512 => None,
+            Self::Rs256 | Self::Rs384 | Self::Rs512 | Self::Ps256 | Self::Ps384 | Self::Ps512 => {
+                None
+            }
         }
     }
 }

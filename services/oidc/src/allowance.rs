@@ -16,13 +16,19 @@ pub(crate) struct Allowance {
 
 impl Allowance {
     pub const fn new() -> Self {
-        Self { left: BURST, since: None }
+        Self {
+            left: BURST,
+            since: None,
+        }
     }
 
     /// Takes one question, if there is one left.
     pub fn take(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        let earned = u32::try_from(now.saturating_duration_since(since).as_secs() / EVERY.as_secs()).unwrap_or(BURST).min(BURST);
+        let earned =
+            u32::try_from(now.saturating_duration_since(since).as_secs() / EVERY.as_secs())
+                .unwrap_or(BURST)
+                .min(BURST);
         if earned > 0 {
             self.left = (self.left + earned).min(BURST);
             self.since = Some(now);
@@ -44,6 +50,11 @@ mod tests {
         assert!(!allowance.take(start + Duration::from_secs(9)));
         assert!(allowance.take(start + Duration::from_secs(10)));
         assert!(!allowance.take(start + Duration::from_secs(11)));
-        assert_eq!((0..10).filter(|_| allowance.take(start + Duration::from_secs(1000))).count(), 4);
+        assert_eq!(
+            (0..10)
+                .filter(|_| allowance.take(start + Duration::from_secs(1000)))
+                .count(),
+            4
+        );
     }
 }

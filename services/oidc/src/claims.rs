@@ -23,11 +23,19 @@ impl Verified {
     ///
     /// # Errors
     /// What is wrong with them, for the log.
-    pub(crate) fn check(claims: &Map<String, Value>, settings: &Settings, now: i64) -> Result<Self, &'static str> {
+    pub(crate) fn check(
+        claims: &Map<String, Value>,
+        settings: &Settings,
+        now: i64,
+    ) -> Result<Self, &'static str> {
         if claims.get("iss").and_then(Value::as_str) != Some(&settings.issuer) {
             return Err("it is another issuer's");
         }
-        let ours = |audience: &Value| audience.as_str().is_some_and(|audience| settings.audiences.iter().any(|own| own == audience));
+        let ours = |audience: &Value| {
+            audience
+                .as_str()
+                .is_some_and(|audience| settings.audiences.iter().any(|own| own == audience))
+        };
         let meant = match claims.get("aud") {
             Some(Value::Array(audiences)) => audiences.iter().any(ours),
             Some(audience) => ours(audience),
@@ -36,9 +44,15 @@ impl Verified {
         if !meant {
             return Err("it is meant for another audience");
         }
-        #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are exact in a double")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds since 1970 are exact in a double"
+        )]
         let (now, skew) = (now as f64, settings.clock_skew.as_secs_f64());
-        let expiry = claims.get("exp").and_then(Value::as_f64).ok_or("it has no expiry")?;
+        let expiry = claims
+            .get("exp")
+            .and_then(Value::as_f64)
+            .ok_or("it has no expiry")?;
         if now >= expiry + skew {
             return Err("it has expired");
         }
@@ -61,7 +75,9 @@ impl Verified {
 
 /// A claim by its name, or one inside of others by its path: `/realm_access/roles`.
 fn find<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
-    let Some(path) = name.strip_prefix('/') else { return claims.get(name) };
+    let Some(path) = name.strip_prefix('/') else {
+        return claims.get(name);
+    };
     let mut parts = path.split('/');
     let first = claims.get(parts.next()?)?;
     parts.try_fold(first, |value, part| value.get(part))
@@ -70,8 +86,16 @@ fn find<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
 /// Words between spaces (RFC 8693, section 4.2), or a list. Anything else holds none.
 fn words(value: &Value) -> Vec<String> {
     match value {
-        Value::String(text) => text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect(),
-        Value::Array(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::String(text) => text
+            .split(' ')
+            .filter(|word| !word.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        Value::Array(list) => list
+            .iter()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
         _ => Vec::new(),
     }
 }

@@ -79,8 +79,18 @@ impl Issuer {
     pub fn new(settings: Settings) -> Result<Self, String> {
         settings.check()?;
         let http = Http::new(settings.is_local())?;
-        let fetching = Arc::new(Mutex::new(Fetching { allowance: Allowance::new(), failed: None }));
-        Ok(Self { settings, http, held: RwLock::default(), fetching, ended: AtomicU64::new(0), waiting: Semaphore::new(MAX_WAITING) })
+        let fetching = Arc::new(Mutex::new(Fetching {
+            allowance: Allowance::new(),
+            failed: None,
+        }));
+        Ok(Self {
+            settings,
+            http,
+            held: RwLock::default(),
+            fetching,
+            ended: AtomicU64::new(0),
+            waiting: Semaphore::new(MAX_WAITING),
+        })
     }
 
     /// Whose tokens are accepted.
@@ -96,7 +106,8 @@ impl Issuer {
     pub async fn verify(self: &Arc<Self>, token: &str, now: Now) -> Result<Verified, TokenError> {
         let token = Token::parse(token).map_err(TokenError::Invalid)?;
         // Before the signature, because it costs less; a token of somebody else's makes nobody fetch keys.
-        let verified = Verified::check(&token.claims, &self.settings, now.unix_seconds).map_err(TokenError::Invalid)?;
+        let verified = Verified::check(&token.claims, &self.settings, now.unix_seconds)
+            .map_err(TokenError::Invalid)?;
         let held = self.keys(now.instant).await?;
         let verdict = match held.keys.verify(&token) {
             // The issuer may have new keys.
@@ -109,12 +120,17 @@ impl Issuer {
         match verdict {
             Verdict::Good => Ok(verified),
             Verdict::Bad => Err(TokenError::Invalid("its signature is wrong")),
-            Verdict::UnknownKey => Err(TokenError::Invalid("the issuer has no key that it could be signed with")),
+            Verdict::UnknownKey => Err(TokenError::Invalid(
+                "the issuer has no key that it could be signed with",
+            )),
         }
     }
 
     fn held(&self) -> Option<Arc<Held>> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.held
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Keys that are not too old.
@@ -133,18 +149,32 @@ impl Issuer {
                 return Ok(held);
             }
         }
-        let held = self.fetch(now, None).await?.filter(|held| now.saturating_duration_since(held.at) < self.settings.keys_max_age);
-        held.ok_or(TokenError::Invalid("the issuer has no keys that can be used"))
+        let held = self
+            .fetch(now, None)
+            .await?
+            .filter(|held| now.saturating_duration_since(held.at) < self.settings.keys_max_age);
+        held.ok_or(TokenError::Invalid(
+            "the issuer has no keys that can be used",
+        ))
     }
 
     /// Fetches the keys, unless somebody does so already or did so too often; `None` when there are none newer than those
     /// that were `seen`.
-    async fn fetch(self: &Arc<Self>, now: Instant, seen: Option<&Arc<Held>>) -> Result<Option<Arc<Held>>, TokenError> {
-        let unavailable = || TokenError::Unavailable { retry_after: RETRY_AFTER };
+    async fn fetch(
+        self: &Arc<Self>,
+        now: Instant,
+        seen: Option<&Arc<Held>>,
+    ) -> Result<Option<Arc<Held>>, TokenError> {
+        let unavailable = || TokenError::Unavailable {
+            retry_after: RETRY_AFTER,
+        };
         let _place = self.waiting.try_acquire().map_err(|_| unavailable())?;
         let ended = self.ended.load(Ordering::Acquire);
         let mut fetching = Arc::clone(&self.fetching).lock_owned().await;
-        let newer = || self.held().filter(|held| seen.is_none_or(|seen| !Arc::ptr_eq(seen, held)));
+        let newer = || {
+            self.held()
+                .filter(|held| seen.is_none_or(|seen| !Arc::ptr_eq(seen, held)))
+        };
         if let (Some(seen), Some(newer)) = (seen, newer())
             && newer.at > seen.at
         {
@@ -154,7 +184,9 @@ impl Issuer {
         if !somebody_did && fetching.allowance.take(now) {
             let issuer = Arc::clone(self);
             // A task of its own, so that callers who ask and go away cannot keep the keys from ever coming.
-            fetching = tokio::spawn(issuer.fetch_now(fetching, now)).await.map_err(|_| unavailable())?;
+            fetching = tokio::spawn(issuer.fetch_now(fetching, now))
+                .await
+                .map_err(|_| unavailable())?;
         }
         match &fetching.failed {
             Some(FetchError::Unreachable(_)) => Err(unavailable()),
@@ -163,14 +195,19 @@ impl Issuer {
         }
     }
 
-    async fn fetch_now(self: Arc<Self>, mut fetching: OwnedMutexGuard<Fetching>, now: Instant) -> OwnedMutexGuard<Fetching> {
+    async fn fetch_now(
+        self: Arc<Self>,
+        mut fetching: OwnedMutexGuard<Fetching>,
+        now: Instant,
+    ) -> OwnedMutexGuard<Fetching> {
         let outcome = self.fetch_keys().await;
         self.ended.fetch_add(1, Ordering::Release);
         match outcome {
             Ok(keys) => {
                 tracing::info!(issuer = %self.settings.issuer, keys = keys.len(), "Fetched the keys of the issuer");
                 fetching.failed = None;
-                *self.held.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(Held { keys, at: now }));
+                *self.held.write().unwrap_or_else(PoisonError::into_inner) =
+                    Some(Arc::new(Held { keys, at: now }));
             }
             Err(error) => {
                 tracing::error!(issuer = %self.settings.issuer, %error, "The keys of the issuer cannot be had");
@@ -186,12 +223,18 @@ impl Issuer {
         let keys = match &self.settings.jwks_url {
             Some(url) => address(url, local)?,
             None => {
-                let document = self.http.get(address(&self.settings.discovery_url(), local)?).await?;
-                let discovery: Discovery = serde_json::from_slice(&document)
-                    .map_err(|_| FetchError::Malformed("its discovery document cannot be read".to_owned()))?;
+                let document = self
+                    .http
+                    .get(address(&self.settings.discovery_url(), local)?)
+                    .await?;
+                let discovery: Discovery = serde_json::from_slice(&document).map_err(|_| {
+                    FetchError::Malformed("its discovery document cannot be read".to_owned())
+                })?;
                 // Another's keys must not verify this one's tokens (Discovery 1.0, section 4.3).
                 if discovery.issuer != self.settings.issuer {
-                    return Err(FetchError::Malformed("its discovery document names another issuer".to_owned()));
+                    return Err(FetchError::Malformed(
+                        "its discovery document names another issuer".to_owned(),
+                    ));
                 }
                 address(&discovery.jwks_uri, local)?
             }
@@ -202,6 +245,8 @@ impl Issuer {
 
 impl std::fmt::Debug for Issuer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Issuer").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Issuer")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

@@ -68,8 +68,21 @@ fn decoded(text: Option<&String>) -> Option<Vec<u8>> {
 impl Key {
     /// `None` for a key that cannot verify any token here: another kind, another use, malformed.
     fn parse(value: &Value) -> Option<Self> {
-        let Jwk { kty, kid, alg, usage, key_ops, crv, n, e, x, y } = Jwk::deserialize(value).ok()?;
-        if usage.is_some_and(|usage| usage != "sig") || key_ops.is_some_and(|ops| !ops.iter().any(|op| op == "verify")) {
+        let Jwk {
+            kty,
+            kid,
+            alg,
+            usage,
+            key_ops,
+            crv,
+            n,
+            e,
+            x,
+            y,
+        } = Jwk::deserialize(value).ok()?;
+        if usage.is_some_and(|usage| usage != "sig")
+            || key_ops.is_some_and(|ops| !ops.iter().any(|op| op == "verify"))
+        {
             return None;
         }
         let algorithm = match alg {
@@ -85,15 +98,27 @@ impl Key {
             ("RSA", _) => {
                 let n = unsigned(decoded(n.as_ref())?);
                 // 2048 to 8192 bits; others verify nothing anyway.
-                Material::Rsa { n: Some(n).filter(|n| (256..=1024).contains(&n.len()))?, e: unsigned(decoded(e.as_ref())?) }
+                Material::Rsa {
+                    n: Some(n).filter(|n| (256..=1024).contains(&n.len()))?,
+                    e: unsigned(decoded(e.as_ref())?),
+                }
             }
             ("EC", Some("P-256")) => Material::Curve(KeyKind::P256, point(32)?),
             ("EC", Some("P-384")) => Material::Curve(KeyKind::P384, point(48)?),
-            ("OKP", Some("Ed25519")) => Material::Curve(KeyKind::Ed25519, decoded(x.as_ref()).filter(|x| x.len() == 32)?),
+            ("OKP", Some("Ed25519")) => Material::Curve(
+                KeyKind::Ed25519,
+                decoded(x.as_ref()).filter(|x| x.len() == 32)?,
+            ),
             _ => return None,
         };
-        let key = Self { id: kid, algorithm, material };
-        algorithm.is_none_or(|algorithm| algorithm.kind() == key.kind()).then_some(key)
+        let key = Self {
+            id: kid,
+            algorithm,
+            material,
+        };
+        algorithm
+            .is_none_or(|algorithm| algorithm.kind() == key.kind())
+            .then_some(key)
     }
 
     const fn kind(&self) -> KeyKind {
@@ -111,11 +136,15 @@ impl Key {
         let (message, signature) = (token.signed.as_bytes(), token.signature.as_slice());
         match &self.material {
             Material::Rsa { n, e } => match token.algorithm.rsa() {
-                Some(parameters) => RsaPublicKeyComponents { n, e }.verify(parameters, message, signature).is_ok(),
+                Some(parameters) => RsaPublicKeyComponents { n, e }
+                    .verify(parameters, message, signature)
+                    .is_ok(),
                 None => false,
             },
             Material::Curve(_, point) => match token.algorithm.curve() {
-                Some(algorithm) => UnparsedPublicKey::new(algorithm, point).verify(message, signature).is_ok(),
+                Some(algorithm) => UnparsedPublicKey::new(algorithm, point)
+                    .verify(message, signature)
+                    .is_ok(),
                 None => false,
             },
         }
@@ -135,12 +164,17 @@ impl KeySet {
     /// # Errors
     /// A sentence, when it is no set of keys at all.
     pub fn parse(document: &[u8]) -> Result<Self, String> {
-        let Document { keys } = serde_json::from_slice(document).map_err(|_| "it is not a JSON Web Key Set".to_owned())?;
+        let Document { keys } = serde_json::from_slice(document)
+            .map_err(|_| "it is not a JSON Web Key Set".to_owned())?;
         if keys.len() > MAX_KEYS {
             return Err(format!("it has {} keys, more than {MAX_KEYS}", keys.len()));
         }
         let keys: Vec<Key> = keys.iter().filter_map(Key::parse).collect();
-        if keys.is_empty() { Err("it has no key that can verify tokens".to_owned()) } else { Ok(Self(keys)) }
+        if keys.is_empty() {
+            Err("it has no key that can verify tokens".to_owned())
+        } else {
+            Ok(Self(keys))
+        }
     }
 
     /// How many keys can verify.
@@ -154,7 +188,12 @@ impl KeySet {
         if !self.0.iter().any(|key| named(&key)) {
             return Verdict::UnknownKey;
         }
-        let mut candidates = self.0.iter().filter(named).filter(|key| key.fits(token.algorithm)).take(MAX_TRIES);
+        let mut candidates = self
+            .0
+            .iter()
+            .filter(named)
+            .filter(|key| key.fits(token.algorithm))
+            .take(MAX_TRIES);
         if candidates.any(|key| key.verifies(token)) {
             Verdict::Good
         } else if token.key_id.is_none() {

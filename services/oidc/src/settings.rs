@@ -41,7 +41,10 @@ impl Settings {
 
     /// Where the discovery document is (OpenID Connect Discovery 1.0, section 4).
     pub(crate) fn discovery_url(&self) -> String {
-        format!("{}/.well-known/openid-configuration", self.issuer.trim_end_matches('/'))
+        format!(
+            "{}/.well-known/openid-configuration",
+            self.issuer.trim_end_matches('/')
+        )
     }
 
     /// Whether the issuer is on this machine, where http is safe enough.
@@ -56,12 +59,20 @@ impl Settings {
     pub fn check(&self) -> Result<(), String> {
         let issuer = checked(&self.issuer, true)?;
         if issuer.query().is_some() {
-            return Err(format!("`{}` has a query, which an issuer has not", shown_url(&self.issuer)));
+            return Err(format!(
+                "`{}` has a query, which an issuer has not",
+                shown_url(&self.issuer)
+            ));
         }
         if self.audiences.iter().all(String::is_empty) {
-            return Err("there is no audience, without which tokens for other services would be accepted".to_owned());
+            return Err(
+                "there is no audience, without which tokens for other services would be accepted"
+                    .to_owned(),
+            );
         }
-        self.jwks_url.as_deref().map_or(Ok(()), |url| checked(url, self.is_local()).map(drop))
+        self.jwks_url
+            .as_deref()
+            .map_or(Ok(()), |url| checked(url, self.is_local()).map(drop))
     }
 }
 
@@ -70,8 +81,13 @@ impl Settings {
 /// # Errors
 /// A sentence.
 pub(crate) fn checked(url: &str, local: bool) -> Result<Uri, String> {
-    let uri: Uri = url.parse().map_err(|_| format!("`{}` is not an address", shown_url(url)))?;
-    let plain = !url.contains('#') && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    let uri: Uri = url
+        .parse()
+        .map_err(|_| format!("`{}` is not an address", shown_url(url)))?;
+    let plain = !url.contains('#')
+        && uri
+            .authority()
+            .is_some_and(|authority| !authority.as_str().contains('@'));
     let allowed = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => local && uri.host().is_some_and(is_loopback),
@@ -80,13 +96,19 @@ pub(crate) fn checked(url: &str, local: bool) -> Result<Uri, String> {
     if plain && allowed {
         Ok(uri)
     } else {
-        Err(format!("`{}` must be an https address (or http on this machine), without a user", shown_url(url)))
+        Err(format!(
+            "`{}` must be an https address (or http on this machine), without a user",
+            shown_url(url)
+        ))
     }
 }
 
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -99,9 +121,13 @@ mod tests {
 
     #[test]
     fn an_issuer_is_an_https_address_or_on_this_machine() {
-        for good in
-            ["https://accounts.example", "https://login.example/tenant/v2.0", "http://127.0.0.1:80/x", "http://[::1]:1", "http://localhost"]
-        {
+        for good in [
+            "https://accounts.example",
+            "https://login.example/tenant/v2.0",
+            "http://127.0.0.1:80/x",
+            "http://[::1]:1",
+            "http://localhost",
+        ] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
         for bad in [
@@ -117,14 +143,34 @@ mod tests {
         ] {
             assert!(check(bad).is_err(), "{bad}");
         }
-        assert!(Settings::new("https://accounts.example", Vec::new()).check().is_err(), "no audience");
+        assert!(
+            Settings::new("https://accounts.example", Vec::new())
+                .check()
+                .is_err(),
+            "no audience"
+        );
     }
 
     #[test]
     fn keys_of_a_distant_issuer_come_over_https_alone() {
-        let keys = |issuer: &str, url: &str| Settings { jwks_url: Some(url.to_owned()), ..Settings::new(issuer, vec!["a".to_owned()]) };
-        assert!(keys("https://accounts.example", "http://127.0.0.1/keys").check().is_err());
-        assert!(keys("http://127.0.0.1", "http://127.0.0.1/keys").check().is_ok());
-        assert!(keys("http://127.0.0.1", "http://other.example/keys").check().is_err());
+        let keys = |issuer: &str, url: &str| Settings {
+            jwks_url: Some(url.to_owned()),
+            ..Settings::new(issuer, vec!["a".to_owned()])
+        };
+        assert!(
+            keys("https://accounts.example", "http://127.0.0.1/keys")
+                .check()
+                .is_err()
+        );
+        assert!(
+            keys("http://127.0.0.1", "http://127.0.0.1/keys")
+                .check()
+                .is_ok()
+        );
+        assert!(
+            keys("http://127.0.0.1", "http://other.example/keys")
+                .check()
+                .is_err()
+        );
     }
 }

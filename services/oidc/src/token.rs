@@ -39,10 +39,24 @@ impl<'t> Token<'t> {
             return Err("it is too long");
         }
         let (signed, signature) = text.rsplit_once('.').ok_or("it has not three parts")?;
-        let (header, claims) = signed.split_once('.').filter(|(_, claims)| !claims.contains('.')).ok_or("it has not three parts")?;
-        let decoded = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| "it is not URL-safe base64");
-        let header: Header = serde_json::from_slice(&decoded(header)?).map_err(|_| "its header cannot be read")?;
-        let Header { alg, kid, typ, crit, b64 } = header;
+        let (header, claims) = signed
+            .split_once('.')
+            .filter(|(_, claims)| !claims.contains('.'))
+            .ok_or("it has not three parts")?;
+        let decoded = |part: &str| {
+            URL_SAFE_NO_PAD
+                .decode(part)
+                .map_err(|_| "it is not URL-safe base64")
+        };
+        let header: Header =
+            serde_json::from_slice(&decoded(header)?).map_err(|_| "its header cannot be read")?;
+        let Header {
+            alg,
+            kid,
+            typ,
+            crit,
+            b64,
+        } = header;
         let algorithm = Algorithm::parse(&alg).ok_or("its algorithm is not accepted")?;
         if crit.is_some() || b64.is_some() {
             return Err("it wants extensions that are not understood");
@@ -50,10 +64,20 @@ impl<'t> Token<'t> {
         // Other kinds of tokens by the same issuer (of logging out, of security events) are no credentials: RFC 8725,
         // section 3.11.
         let typ = typ.map(|typ| typ.to_ascii_lowercase());
-        if !matches!(typ.as_deref(), None | Some("jwt" | "at+jwt" | "application/jwt" | "application/at+jwt")) {
+        if !matches!(
+            typ.as_deref(),
+            None | Some("jwt" | "at+jwt" | "application/jwt" | "application/at+jwt")
+        ) {
             return Err("it is another type of token");
         }
-        let claims = serde_json::from_slice(&decoded(claims)?).map_err(|_| "its claims cannot be read")?;
-        Ok(Self { signed, algorithm, key_id: kid, claims, signature: decoded(signature)? })
+        let claims =
+            serde_json::from_slice(&decoded(claims)?).map_err(|_| "its claims cannot be read")?;
+        Ok(Self {
+            signed,
+            algorithm,
+            key_id: kid,
+            claims,
+            signature: decoded(signature)?,
+        })
     }
 }

@@ -10,12 +10,21 @@ use serde_json::{Value, json};
 const AUDIENCE: &str = "context";
 
 fn issuer(server: &TestIssuer) -> Arc<Issuer> {
-    Arc::new(Issuer::new(Settings::new(server.url(), vec!["other".to_owned(), AUDIENCE.to_owned()])).expect("good settings"))
+    Arc::new(
+        Issuer::new(Settings::new(
+            server.url(),
+            vec!["other".to_owned(), AUDIENCE.to_owned()],
+        ))
+        .expect("good settings"),
+    )
 }
 
 fn after(passed: Duration) -> Now {
     // The token's time stands still, so that it is the keys which grow old.
-    Now { unix_seconds: now(), instant: Instant::now() + passed }
+    Now {
+        unix_seconds: now(),
+        instant: Instant::now() + passed,
+    }
 }
 
 async fn verify(issuer: &Arc<Issuer>, token: &str) -> Result<Verified, TokenError> {
@@ -37,9 +46,21 @@ async fn tokens_of_every_kind_of_key_are_accepted() {
     let issuer = issuer(&server);
     let claims = claims(server.url(), AUDIENCE, "alice");
     for key in [&rsa, &ec, &ed] {
-        let verified = verify(&issuer, &key.token(&claims)).await.expect("it is valid");
-        assert_eq!((verified.subject.as_str(), verified.owner.as_str()), ("alice", "alice"));
-        assert_eq!(verified.scopes, Some(["openid", "read", "write", "delete"].map(str::to_owned).to_vec()));
+        let verified = verify(&issuer, &key.token(&claims))
+            .await
+            .expect("it is valid");
+        assert_eq!(
+            (verified.subject.as_str(), verified.owner.as_str()),
+            ("alice", "alice")
+        );
+        assert_eq!(
+            verified.scopes,
+            Some(
+                ["openid", "read", "write", "delete"]
+                    .map(str::to_owned)
+                    .to_vec()
+            )
+        );
     }
     for header in [
         json!({"alg": "PS256", "kid": "r"}),
@@ -48,7 +69,12 @@ async fn tokens_of_every_kind_of_key_are_accepted() {
         // Without a name every key that fits is tried.
         json!({"alg": "RS256"}),
     ] {
-        assert!(verify(&issuer, &rsa.token_with(&header, &claims)).await.is_ok(), "{header}");
+        assert!(
+            verify(&issuer, &rsa.token_with(&header, &claims))
+                .await
+                .is_ok(),
+            "{header}"
+        );
     }
     assert_eq!(server.fetches(), 1, "the keys are kept");
 }
@@ -81,7 +107,10 @@ async fn a_token_with_a_wrong_claim_is_refused() {
         json!({"sub": 7}),
         json!({"sub": "x".repeat(2000)}),
     ] {
-        assert!(is_invalid(&verify(&issuer, &changed(changes.clone())).await), "{changes}");
+        assert!(
+            is_invalid(&verify(&issuer, &changed(changes.clone())).await),
+            "{changes}"
+        );
     }
     assert_eq!(server.fetches(), 0, "nobody fetches keys for such a token");
     for changes in [
@@ -92,7 +121,10 @@ async fn a_token_with_a_wrong_claim_is_refused() {
         json!({"scope": null}),
         json!({"exp": 1e300}),
     ] {
-        assert!(verify(&issuer, &changed(changes.clone())).await.is_ok(), "{changes}");
+        assert!(
+            verify(&issuer, &changed(changes.clone())).await.is_ok(),
+            "{changes}"
+        );
     }
 }
 
@@ -107,31 +139,76 @@ async fn a_token_that_is_not_signed_by_the_issuers_key_is_refused() {
     let jwk = rsa.public().to_string();
     let (signed, signature) = good.rsplit_once('.').expect("three parts");
     let other_claims = Key::rsa("r").token(&with(claims.clone(), json!({"sub": "root"})));
-    let spliced = format!("{}.{signature}", other_claims.rsplit_once('.').expect("three parts").0);
+    let spliced = format!(
+        "{}.{signature}",
+        other_claims.rsplit_once('.').expect("three parts").0
+    );
     for (what, token) in [
-        ("another key under the same name", Key::other_rsa("r").token(&claims)),
-        ("another curve key under the same name", Key::ec("e").token(&claims)),
-        ("a key that is another kind", ec.token_with(&json!({"alg": "ES256", "kid": "r"}), &claims)),
-        ("an algorithm the key has not", rsa.token_with(&json!({"alg": "ES256", "kid": "r"}), &claims)),
+        (
+            "another key under the same name",
+            Key::other_rsa("r").token(&claims),
+        ),
+        (
+            "another curve key under the same name",
+            Key::ec("e").token(&claims),
+        ),
+        (
+            "a key that is another kind",
+            ec.token_with(&json!({"alg": "ES256", "kid": "r"}), &claims),
+        ),
+        (
+            "an algorithm the key has not",
+            rsa.token_with(&json!({"alg": "ES256", "kid": "r"}), &claims),
+        ),
         ("none", unsigned("none", &claims)),
         ("None", unsigned("None", &claims)),
         ("no algorithm", unsigned("", &claims)),
         ("RS256 without a signature", unsigned("RS256", &claims)),
-        ("a secret made of the public modulus", hs256(modulus.as_bytes(), "r", &claims)),
-        ("a secret made of the public key's JSON", hs256(jwk.as_bytes(), "r", &claims)),
+        (
+            "a secret made of the public modulus",
+            hs256(modulus.as_bytes(), "r", &claims),
+        ),
+        (
+            "a secret made of the public key's JSON",
+            hs256(jwk.as_bytes(), "r", &claims),
+        ),
         ("an empty secret", hs256(b"", "r", &claims)),
         ("another token's signature", spliced),
-        ("a signature cut short", format!("{signed}.{}", &signature[..signature.len() - 4])),
+        (
+            "a signature cut short",
+            format!("{signed}.{}", &signature[..signature.len() - 4]),
+        ),
         ("no signature", format!("{signed}.")),
         ("two parts", signed.to_owned()),
         ("four parts", format!("{good}.x")),
         ("padding", format!("{good}==")),
-        ("an extension", rsa.token_with(&json!({"alg": "RS256", "kid": "r", "crit": ["b64"], "b64": false}), &claims)),
-        ("a token of logging out", rsa.token_with(&json!({"alg": "RS256", "kid": "r", "typ": "logout+jwt"}), &claims)),
-        ("its own key", Key::other_rsa("r").token_with(&json!({"alg": "RS256", "jwk": Key::other_rsa("r").public()}), &claims)),
+        (
+            "an extension",
+            rsa.token_with(
+                &json!({"alg": "RS256", "kid": "r", "crit": ["b64"], "b64": false}),
+                &claims,
+            ),
+        ),
+        (
+            "a token of logging out",
+            rsa.token_with(
+                &json!({"alg": "RS256", "kid": "r", "typ": "logout+jwt"}),
+                &claims,
+            ),
+        ),
+        (
+            "its own key",
+            Key::other_rsa("r").token_with(
+                &json!({"alg": "RS256", "jwk": Key::other_rsa("r").public()}),
+                &claims,
+            ),
+        ),
         (
             "a key elsewhere",
-            Key::other_rsa("r").token_with(&json!({"alg": "RS256", "kid": "r", "jku": "http://127.0.0.1:1/keys"}), &claims),
+            Key::other_rsa("r").token_with(
+                &json!({"alg": "RS256", "kid": "r", "jku": "http://127.0.0.1:1/keys"}),
+                &claims,
+            ),
         ),
         ("claims that are a list", rsa.token(&json!([1]))),
         ("something long", "x.".repeat(40_000)),
@@ -150,10 +227,16 @@ async fn a_rotated_key_is_found_at_once_and_the_old_one_is_forgotten() {
     let issuer = issuer(&server);
     let claims = claims(server.url(), AUDIENCE, "alice");
     assert!(verify(&issuer, &old.token(&claims)).await.is_ok());
-    assert!(is_invalid(&verify(&issuer, &new.token(&claims)).await), "it is not published yet");
+    assert!(
+        is_invalid(&verify(&issuer, &new.token(&claims)).await),
+        "it is not published yet"
+    );
     server.publish(&[&new]);
     assert!(verify(&issuer, &new.token(&claims)).await.is_ok());
-    assert!(is_invalid(&verify(&issuer, &old.token(&claims)).await), "it is withdrawn");
+    assert!(
+        is_invalid(&verify(&issuer, &old.token(&claims)).await),
+        "it is withdrawn"
+    );
 }
 
 #[tokio::test]
@@ -163,11 +246,17 @@ async fn unknown_keys_make_nobody_ask_the_issuer_without_end() {
     let issuer = issuer(&server);
     let claims = claims(server.url(), AUDIENCE, "alice");
     for i in 0..50 {
-        let token = key.token_with(&json!({"alg": "RS256", "kid": format!("unknown {i}")}), &claims);
+        let token = key.token_with(
+            &json!({"alg": "RS256", "kid": format!("unknown {i}")}),
+            &claims,
+        );
         assert!(is_invalid(&verify(&issuer, &token).await));
     }
     assert!(server.fetches() <= 5, "{}", server.fetches());
-    assert!(verify(&issuer, &key.token(&claims)).await.is_ok(), "and others are served");
+    assert!(
+        verify(&issuer, &key.token(&claims)).await.is_ok(),
+        "and others are served"
+    );
 }
 
 #[tokio::test]
@@ -179,13 +268,35 @@ async fn keys_are_used_for_a_while_when_the_issuer_is_away() {
     assert!(verify(&issuer, &token).await.is_ok());
     server.answer(500, "down");
     for minutes in [4, 6, 59] {
-        assert!(issuer.verify(&token, after(Duration::from_secs(60 * minutes))).await.is_ok(), "{minutes}");
+        assert!(
+            issuer
+                .verify(&token, after(Duration::from_secs(60 * minutes)))
+                .await
+                .is_ok(),
+            "{minutes}"
+        );
     }
-    assert!(is_unavailable(&issuer.verify(&token, after(Duration::from_secs(3601))).await));
-    let unknown = key.token_with(&json!({"alg": "RS256", "kid": "new"}), &claims(server.url(), AUDIENCE, "alice"));
-    assert!(is_unavailable(&verify(&issuer, &unknown).await), "nobody can tell whether it is good");
+    assert!(is_unavailable(
+        &issuer
+            .verify(&token, after(Duration::from_secs(3601)))
+            .await
+    ));
+    let unknown = key.token_with(
+        &json!({"alg": "RS256", "kid": "new"}),
+        &claims(server.url(), AUDIENCE, "alice"),
+    );
+    assert!(
+        is_unavailable(&verify(&issuer, &unknown).await),
+        "nobody can tell whether it is good"
+    );
     server.publish(&[&key]);
-    assert!(issuer.verify(&token, after(Duration::from_secs(4000))).await.is_ok(), "it is back");
+    assert!(
+        issuer
+            .verify(&token, after(Duration::from_secs(4000)))
+            .await
+            .is_ok(),
+        "it is back"
+    );
 }
 
 #[tokio::test]
@@ -252,12 +363,21 @@ async fn a_discovery_document_of_somebody_else_is_not_followed() {
         json!("text"),
     ] {
         server.describe(discovery.clone());
-        assert!(is_invalid(&verify(&issuer(&server), &token).await), "{discovery}");
+        assert!(
+            is_invalid(&verify(&issuer(&server), &token).await),
+            "{discovery}"
+        );
     }
     assert_eq!(server.fetches(), 0);
-    let settings = Settings { jwks_url: Some(keys), ..Settings::new(server.url(), vec![AUDIENCE.to_owned()]) };
+    let settings = Settings {
+        jwks_url: Some(keys),
+        ..Settings::new(server.url(), vec![AUDIENCE.to_owned()])
+    };
     let told = Arc::new(Issuer::new(settings).expect("good settings"));
-    assert!(verify(&told, &token).await.is_ok(), "no discovery is needed when the address of the keys is set");
+    assert!(
+        verify(&told, &token).await.is_ok(),
+        "no discovery is needed when the address of the keys is set"
+    );
 }
 
 #[tokio::test]
@@ -271,8 +391,17 @@ async fn the_owner_and_the_scopes_come_from_the_claims_that_are_set() {
     };
     let issuer = Arc::new(Issuer::new(settings).expect("good settings"));
     let good = claims(server.url(), AUDIENCE, "alice");
-    assert!(is_invalid(&verify(&issuer, &key.token(&good)).await), "it has no `org`");
-    let token = key.token(&with(good, json!({"org": "team", "realm_access": {"roles": ["read", 7]}})));
+    assert!(
+        is_invalid(&verify(&issuer, &key.token(&good)).await),
+        "it has no `org`"
+    );
+    let token = key.token(&with(
+        good,
+        json!({"org": "team", "realm_access": {"roles": ["read", 7]}}),
+    ));
     let verified = verify(&issuer, &token).await.expect("it is valid");
-    assert_eq!((verified.owner.as_str(), verified.scopes), ("team", Some(vec!["read".to_owned()])));
+    assert_eq!(
+        (verified.owner.as_str(), verified.scopes),
+        ("team", Some(vec!["read".to_owned()]))
+    );
 }

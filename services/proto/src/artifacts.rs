@@ -1,11 +1,13 @@
 //! Artifacts, both ways.
 
 use context_model::{
-    Artifact, ArtifactEdit, ArtifactHit, ArtifactSummary, ArtifactVersionSummary, CreateArtifactReply, CreateArtifactRequest,
-    DeleteArtifactReply, DeleteArtifactRequest, DiffArtifactVersionsReply, DiffArtifactVersionsRequest, Error, GetArtifactReply,
-    GetArtifactRequest, GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply, ListArtifactVersionsRequest,
-    ListArtifactsReply, ListArtifactsRequest, RestoreArtifactVersionReply, RestoreArtifactVersionRequest, Result, SearchArtifactsReply,
-    SearchArtifactsRequest, UpdateArtifactReply, UpdateArtifactRequest,
+    Artifact, ArtifactEdit, ArtifactHit, ArtifactSummary, ArtifactVersionSummary,
+    CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply, DeleteArtifactRequest,
+    DiffArtifactVersionsReply, DiffArtifactVersionsRequest, Error, GetArtifactReply,
+    GetArtifactRequest, GetArtifactVersionReply, GetArtifactVersionRequest,
+    ListArtifactVersionsReply, ListArtifactVersionsRequest, ListArtifactsReply,
+    ListArtifactsRequest, RestoreArtifactVersionReply, RestoreArtifactVersionRequest, Result,
+    SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactReply, UpdateArtifactRequest,
 };
 
 use crate::object::Object;
@@ -32,23 +34,62 @@ impl TryFrom<pb::CreateArtifactRequest> for CreateArtifactRequest {
     type Error = Error;
 
     fn try_from(request: pb::CreateArtifactRequest) -> Result<Self> {
-        let pb::CreateArtifactRequest { content, title, metadata } = request;
-        Ok(Self { content, title, metadata: metadata.map(|m| object_from_pb(m, "metadata")).transpose()? })
+        let pb::CreateArtifactRequest {
+            content,
+            title,
+            metadata,
+        } = request;
+        Ok(Self {
+            content,
+            title,
+            metadata: metadata
+                .map(|m| object_from_pb(m, "metadata"))
+                .transpose()?,
+        })
     }
 }
 
 impl From<CreateArtifactRequest> for pb::CreateArtifactRequest {
     fn from(request: CreateArtifactRequest) -> Self {
-        let CreateArtifactRequest { content, title, metadata } = request;
-        Self { content, title, metadata: metadata.as_ref().map(Object::from) }
+        let CreateArtifactRequest {
+            content,
+            title,
+            metadata,
+        } = request;
+        Self {
+            content,
+            title,
+            metadata: metadata.as_ref().map(Object::from),
+        }
     }
 }
 
 impl From<CreateArtifactReply> for pb::CreateArtifactResponse {
     fn from(reply: CreateArtifactReply) -> Self {
-        let CreateArtifactReply { id, title, content, metadata, created_at, message, version, revision } = reply;
-        let (metadata, created_at) = (Some(Object::from(&metadata)), Some(timestamp_to_pb(created_at)));
-        Self { id, title, content, metadata, created_at, message, version, revision }
+        let CreateArtifactReply {
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            message,
+            version,
+            revision,
+        } = reply;
+        let (metadata, created_at) = (
+            Some(Object::from(&metadata)),
+            Some(timestamp_to_pb(created_at)),
+        );
+        Self {
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            message,
+            version,
+            revision,
+        }
     }
 }
 
@@ -56,9 +97,27 @@ impl TryFrom<pb::CreateArtifactResponse> for CreateArtifactReply {
     type Error = Error;
 
     fn try_from(reply: pb::CreateArtifactResponse) -> Result<Self> {
-        let pb::CreateArtifactResponse { id, title, content, metadata, created_at, message, version, revision } = reply;
+        let pb::CreateArtifactResponse {
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            message,
+            version,
+            revision,
+        } = reply;
         let metadata = object_from_pb(metadata.unwrap_or_default(), "metadata")?;
-        Ok(Self { id, title, content, metadata, created_at: timestamp_from_pb(created_at)?, message, version, revision })
+        Ok(Self {
+            id,
+            title,
+            content,
+            metadata,
+            created_at: timestamp_from_pb(created_at)?,
+            message,
+            version,
+            revision,
+        })
     }
 }
 
@@ -66,23 +125,61 @@ impl TryFrom<pb::UpdateArtifactRequest> for UpdateArtifactRequest {
     type Error = Error;
 
     fn try_from(request: pb::UpdateArtifactRequest) -> Result<Self> {
-        let pb::UpdateArtifactRequest { artifact_id, title, content, metadata, edits, expected_version } = request;
-        let metadata = metadata.map(|m| object_from_pb(m, "metadata")).transpose()?;
-        Ok(Self { artifact_id, title, content, metadata, edits: edits.map(|list| all(list.edits)), expected_version })
+        let pb::UpdateArtifactRequest {
+            artifact_id,
+            title,
+            content,
+            metadata,
+            edits,
+            expected_version,
+        } = request;
+        let metadata = metadata
+            .map(|m| object_from_pb(m, "metadata"))
+            .transpose()?;
+        Ok(Self {
+            artifact_id,
+            title,
+            content,
+            metadata,
+            edits: edits.map(|list| all(list.edits)),
+            expected_version,
+        })
     }
 }
 
 impl From<UpdateArtifactRequest> for pb::UpdateArtifactRequest {
     fn from(request: UpdateArtifactRequest) -> Self {
-        let UpdateArtifactRequest { artifact_id, title, content, metadata, edits, expected_version } = request;
+        let UpdateArtifactRequest {
+            artifact_id,
+            title,
+            content,
+            metadata,
+            edits,
+            expected_version,
+        } = request;
         let edits = edits.map(|edits| pb::ArtifactEditList { edits: all(edits) });
-        Self { artifact_id, title, content, metadata: metadata.as_ref().map(Object::from), edits, expected_version }
+        Self {
+            artifact_id,
+            title,
+            content,
+            metadata: metadata.as_ref().map(Object::from),
+            edits,
+            expected_version,
+        }
     }
 }
 
 impl From<Artifact> for pb::Artifact {
     fn from(artifact: Artifact) -> Self {
-        let Artifact { id, title, content, metadata, created_at, updated_at, version } = artifact;
+        let Artifact {
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            updated_at,
+            version,
+        } = artifact;
         Self {
             id,
             title,
@@ -99,7 +196,15 @@ impl TryFrom<pb::Artifact> for Artifact {
     type Error = Error;
 
     fn try_from(artifact: pb::Artifact) -> Result<Self> {
-        let pb::Artifact { id, title, content, metadata, created_at, updated_at, version } = artifact;
+        let pb::Artifact {
+            id,
+            title,
+            content,
+            metadata,
+            created_at,
+            updated_at,
+            version,
+        } = artifact;
         Ok(Self {
             id,
             title,
@@ -119,7 +224,10 @@ fn artifact(artifact: Option<pb::Artifact>) -> Result<Artifact> {
 impl From<GetArtifactReply> for pb::GetArtifactResponse {
     fn from(reply: GetArtifactReply) -> Self {
         let GetArtifactReply { artifact, revision } = reply;
-        Self { artifact: Some(artifact.into()), revision }
+        Self {
+            artifact: Some(artifact.into()),
+            revision,
+        }
     }
 }
 
@@ -127,15 +235,29 @@ impl TryFrom<pb::GetArtifactResponse> for GetArtifactReply {
     type Error = Error;
 
     fn try_from(reply: pb::GetArtifactResponse) -> Result<Self> {
-        let pb::GetArtifactResponse { artifact: found, revision } = reply;
-        Ok(Self { artifact: artifact(found)?, revision })
+        let pb::GetArtifactResponse {
+            artifact: found,
+            revision,
+        } = reply;
+        Ok(Self {
+            artifact: artifact(found)?,
+            revision,
+        })
     }
 }
 
 impl From<UpdateArtifactReply> for pb::UpdateArtifactResponse {
     fn from(reply: UpdateArtifactReply) -> Self {
-        let UpdateArtifactReply { artifact, message, revision } = reply;
-        Self { artifact: Some(artifact.into()), message, revision }
+        let UpdateArtifactReply {
+            artifact,
+            message,
+            revision,
+        } = reply;
+        Self {
+            artifact: Some(artifact.into()),
+            message,
+            revision,
+        }
     }
 }
 
@@ -143,14 +265,29 @@ impl TryFrom<pb::UpdateArtifactResponse> for UpdateArtifactReply {
     type Error = Error;
 
     fn try_from(reply: pb::UpdateArtifactResponse) -> Result<Self> {
-        let pb::UpdateArtifactResponse { artifact: updated, message, revision } = reply;
-        Ok(Self { artifact: artifact(updated)?, message, revision })
+        let pb::UpdateArtifactResponse {
+            artifact: updated,
+            message,
+            revision,
+        } = reply;
+        Ok(Self {
+            artifact: artifact(updated)?,
+            message,
+            revision,
+        })
     }
 }
 
 impl From<ArtifactSummary> for pb::ArtifactSummary {
     fn from(summary: ArtifactSummary) -> Self {
-        let ArtifactSummary { id, title, content_preview, metadata, created_at, updated_at } = summary;
+        let ArtifactSummary {
+            id,
+            title,
+            content_preview,
+            metadata,
+            created_at,
+            updated_at,
+        } = summary;
         Self {
             id,
             title,
@@ -166,7 +303,14 @@ impl TryFrom<pb::ArtifactSummary> for ArtifactSummary {
     type Error = Error;
 
     fn try_from(summary: pb::ArtifactSummary) -> Result<Self> {
-        let pb::ArtifactSummary { id, title, content_preview, metadata, created_at, updated_at } = summary;
+        let pb::ArtifactSummary {
+            id,
+            title,
+            content_preview,
+            metadata,
+            created_at,
+            updated_at,
+        } = summary;
         Ok(Self {
             id,
             title,
@@ -180,8 +324,18 @@ impl TryFrom<pb::ArtifactSummary> for ArtifactSummary {
 
 impl From<ListArtifactsReply> for pb::ListArtifactsResponse {
     fn from(reply: ListArtifactsReply) -> Self {
-        let ListArtifactsReply { result, total, next_cursor, revision } = reply;
-        Self { artifacts: all(result), total, next_cursor, revision }
+        let ListArtifactsReply {
+            result,
+            total,
+            next_cursor,
+            revision,
+        } = reply;
+        Self {
+            artifacts: all(result),
+            total,
+            next_cursor,
+            revision,
+        }
     }
 }
 
@@ -189,16 +343,43 @@ impl TryFrom<pb::ListArtifactsResponse> for ListArtifactsReply {
     type Error = Error;
 
     fn try_from(reply: pb::ListArtifactsResponse) -> Result<Self> {
-        let pb::ListArtifactsResponse { artifacts, total, next_cursor, revision } = reply;
-        Ok(Self { result: try_all(artifacts)?, total, next_cursor, revision })
+        let pb::ListArtifactsResponse {
+            artifacts,
+            total,
+            next_cursor,
+            revision,
+        } = reply;
+        Ok(Self {
+            result: try_all(artifacts)?,
+            total,
+            next_cursor,
+            revision,
+        })
     }
 }
 
 impl From<ArtifactHit> for pb::ArtifactHit {
     fn from(hit: ArtifactHit) -> Self {
-        let ArtifactHit { id, title, content_preview, metadata, relevance_context, created_at } = hit;
-        let (metadata, created_at) = (Some(Object::from(&metadata)), Some(timestamp_to_pb(created_at)));
-        Self { id, title, content_preview, metadata, relevance_context, created_at }
+        let ArtifactHit {
+            id,
+            title,
+            content_preview,
+            metadata,
+            relevance_context,
+            created_at,
+        } = hit;
+        let (metadata, created_at) = (
+            Some(Object::from(&metadata)),
+            Some(timestamp_to_pb(created_at)),
+        );
+        Self {
+            id,
+            title,
+            content_preview,
+            metadata,
+            relevance_context,
+            created_at,
+        }
     }
 }
 
@@ -206,16 +387,33 @@ impl TryFrom<pb::ArtifactHit> for ArtifactHit {
     type Error = Error;
 
     fn try_from(hit: pb::ArtifactHit) -> Result<Self> {
-        let pb::ArtifactHit { id, title, content_preview, metadata, relevance_context, created_at } = hit;
+        let pb::ArtifactHit {
+            id,
+            title,
+            content_preview,
+            metadata,
+            relevance_context,
+            created_at,
+        } = hit;
         let metadata = object_from_pb(metadata.unwrap_or_default(), "metadata")?;
-        Ok(Self { id, title, content_preview, metadata, relevance_context, created_at: timestamp_from_pb(created_at)? })
+        Ok(Self {
+            id,
+            title,
+            content_preview,
+            metadata,
+            relevance_context,
+            created_at: timestamp_from_pb(created_at)?,
+        })
     }
 }
 
 impl From<SearchArtifactsReply> for pb::SearchArtifactsResponse {
     fn from(reply: SearchArtifactsReply) -> Self {
         let SearchArtifactsReply { result, revision } = reply;
-        Self { artifacts: all(result), revision }
+        Self {
+            artifacts: all(result),
+            revision,
+        }
     }
 }
 
@@ -223,15 +421,31 @@ impl TryFrom<pb::SearchArtifactsResponse> for SearchArtifactsReply {
     type Error = Error;
 
     fn try_from(reply: pb::SearchArtifactsResponse) -> Result<Self> {
-        let pb::SearchArtifactsResponse { artifacts, revision } = reply;
-        Ok(Self { result: try_all(artifacts)?, revision })
+        let pb::SearchArtifactsResponse {
+            artifacts,
+            revision,
+        } = reply;
+        Ok(Self {
+            result: try_all(artifacts)?,
+            revision,
+        })
     }
 }
 
 impl From<ArtifactVersionSummary> for pb::ArtifactVersionSummary {
     fn from(summary: ArtifactVersionSummary) -> Self {
-        let ArtifactVersionSummary { version, title, updated_at, changes } = summary;
-        Self { version, title, updated_at: Some(timestamp_to_pb(updated_at)), changes }
+        let ArtifactVersionSummary {
+            version,
+            title,
+            updated_at,
+            changes,
+        } = summary;
+        Self {
+            version,
+            title,
+            updated_at: Some(timestamp_to_pb(updated_at)),
+            changes,
+        }
     }
 }
 
@@ -239,15 +453,37 @@ impl TryFrom<pb::ArtifactVersionSummary> for ArtifactVersionSummary {
     type Error = Error;
 
     fn try_from(summary: pb::ArtifactVersionSummary) -> Result<Self> {
-        let pb::ArtifactVersionSummary { version, title, updated_at, changes } = summary;
-        Ok(Self { version, title, updated_at: timestamp_from_pb(updated_at)?, changes })
+        let pb::ArtifactVersionSummary {
+            version,
+            title,
+            updated_at,
+            changes,
+        } = summary;
+        Ok(Self {
+            version,
+            title,
+            updated_at: timestamp_from_pb(updated_at)?,
+            changes,
+        })
     }
 }
 
 impl From<ListArtifactVersionsReply> for pb::ListArtifactVersionsResponse {
     fn from(reply: ListArtifactVersionsReply) -> Self {
-        let ListArtifactVersionsReply { artifact_id, current_version, total_edits, recent_versions, revision } = reply;
-        Self { artifact_id, current_version, total_edits, recent_versions: all(recent_versions), revision }
+        let ListArtifactVersionsReply {
+            artifact_id,
+            current_version,
+            total_edits,
+            recent_versions,
+            revision,
+        } = reply;
+        Self {
+            artifact_id,
+            current_version,
+            total_edits,
+            recent_versions: all(recent_versions),
+            revision,
+        }
     }
 }
 
@@ -255,16 +491,45 @@ impl TryFrom<pb::ListArtifactVersionsResponse> for ListArtifactVersionsReply {
     type Error = Error;
 
     fn try_from(reply: pb::ListArtifactVersionsResponse) -> Result<Self> {
-        let pb::ListArtifactVersionsResponse { artifact_id, current_version, total_edits, recent_versions, revision } = reply;
-        Ok(Self { artifact_id, current_version, total_edits, recent_versions: try_all(recent_versions)?, revision })
+        let pb::ListArtifactVersionsResponse {
+            artifact_id,
+            current_version,
+            total_edits,
+            recent_versions,
+            revision,
+        } = reply;
+        Ok(Self {
+            artifact_id,
+            current_version,
+            total_edits,
+            recent_versions: try_all(recent_versions)?,
+            revision,
+        })
     }
 }
 
 impl From<GetArtifactVersionReply> for pb::GetArtifactVersionResponse {
     fn from(reply: GetArtifactVersionReply) -> Self {
-        let GetArtifactVersionReply { version, title, content, metadata, updated_at, revision } = reply;
-        let (metadata, updated_at) = (Some(Object::from(&metadata)), Some(timestamp_to_pb(updated_at)));
-        Self { version, title, content, metadata, updated_at, revision }
+        let GetArtifactVersionReply {
+            version,
+            title,
+            content,
+            metadata,
+            updated_at,
+            revision,
+        } = reply;
+        let (metadata, updated_at) = (
+            Some(Object::from(&metadata)),
+            Some(timestamp_to_pb(updated_at)),
+        );
+        Self {
+            version,
+            title,
+            content,
+            metadata,
+            updated_at,
+            revision,
+        }
     }
 }
 
@@ -272,8 +537,22 @@ impl TryFrom<pb::GetArtifactVersionResponse> for GetArtifactVersionReply {
     type Error = Error;
 
     fn try_from(reply: pb::GetArtifactVersionResponse) -> Result<Self> {
-        let pb::GetArtifactVersionResponse { version, title, content, metadata, updated_at, revision } = reply;
+        let pb::GetArtifactVersionResponse {
+            version,
+            title,
+            content,
+            metadata,
+            updated_at,
+            revision,
+        } = reply;
         let metadata = object_from_pb(metadata.unwrap_or_default(), "metadata")?;
-        Ok(Self { version, title, content, metadata, updated_at: timestamp_from_pb(updated_at)?, revision })
+        Ok(Self {
+            version,
+            title,
+            content,
+            metadata,
+            updated_at: timestamp_from_pb(updated_at)?,
+            revision,
+        })
     }
 }

@@ -1,13 +1,26 @@
 //! API keys, both ways.
 
-use context_model::{ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Result, UpdateApiKeyRequest};
+use context_model::{
+    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Result,
+    UpdateApiKeyRequest,
+};
 
 use crate::reply::{all, missing, timestamp_from_pb, timestamp_to_pb, try_all};
 use crate::v1 as pb;
 
 impl From<ApiKey> for pb::ApiKey {
     fn from(key: ApiKey) -> Self {
-        let ApiKey { id, name, scopes, only, threads, created_at, expires_at, last_used_at, active } = key;
+        let ApiKey {
+            id,
+            name,
+            scopes,
+            only,
+            threads,
+            created_at,
+            expires_at,
+            last_used_at,
+            active,
+        } = key;
         Self {
             id,
             name,
@@ -26,8 +39,20 @@ impl TryFrom<pb::ApiKey> for ApiKey {
     type Error = Error;
 
     fn try_from(key: pb::ApiKey) -> Result<Self> {
-        let pb::ApiKey { id, name, scopes, only, threads, created_at, expires_at, last_used_at, active } = key;
-        let optional = |at: Option<prost_types::Timestamp>| at.map(|at| timestamp_from_pb(Some(at))).transpose();
+        let pb::ApiKey {
+            id,
+            name,
+            scopes,
+            only,
+            threads,
+            created_at,
+            expires_at,
+            last_used_at,
+            active,
+        } = key;
+        let optional = |at: Option<prost_types::Timestamp>| {
+            at.map(|at| timestamp_from_pb(Some(at))).transpose()
+        };
         Ok(Self {
             id,
             name,
@@ -80,30 +105,62 @@ key_request!(GetApiKeyRequest DeactivateApiKeyRequest);
 
 impl From<pb::CreateApiKeyRequest> for CreateApiKeyRequest {
     fn from(request: pb::CreateApiKeyRequest) -> Self {
-        let pb::CreateApiKeyRequest { name, scopes, expires_at, only, threads } = request;
+        let pb::CreateApiKeyRequest {
+            name,
+            scopes,
+            expires_at,
+            only,
+            threads,
+        } = request;
         let threads = Some(threads).filter(|threads| !threads.is_empty());
-        Self { name, scopes: scopes.map(|list| list.values), expires_at, only, threads }
+        Self {
+            name,
+            scopes: scopes.map(|list| list.values),
+            expires_at,
+            only,
+            threads,
+        }
     }
 }
 
 impl From<CreateApiKeyReply> for pb::CreateApiKeyResponse {
     fn from(reply: CreateApiKeyReply) -> Self {
-        let CreateApiKeyReply { key, api_key, notice } = reply;
-        Self { key, api_key: Some(api_key.into()), notice }
+        let CreateApiKeyReply {
+            key,
+            api_key,
+            notice,
+        } = reply;
+        Self {
+            key,
+            api_key: Some(api_key.into()),
+            notice,
+        }
     }
 }
 
 impl From<pb::UpdateApiKeyRequest> for UpdateApiKeyRequest {
     fn from(request: pb::UpdateApiKeyRequest) -> Self {
-        let pb::UpdateApiKeyRequest { key_id, name, scopes, expires_at } = request;
-        Self { key_id, name, scopes: scopes.map(|list| list.values), expires_at }
+        let pb::UpdateApiKeyRequest {
+            key_id,
+            name,
+            scopes,
+            expires_at,
+        } = request;
+        Self {
+            key_id,
+            name,
+            scopes: scopes.map(|list| list.values),
+            expires_at,
+        }
     }
 }
 
 impl From<ListApiKeysReply> for pb::ListApiKeysResponse {
     fn from(reply: ListApiKeysReply) -> Self {
         let ListApiKeysReply { result } = reply;
-        Self { api_keys: all(result) }
+        Self {
+            api_keys: all(result),
+        }
     }
 }
 
@@ -112,6 +169,8 @@ impl TryFrom<pb::ListApiKeysResponse> for ListApiKeysReply {
 
     fn try_from(reply: pb::ListApiKeysResponse) -> Result<Self> {
         let pb::ListApiKeysResponse { api_keys } = reply;
-        Ok(Self { result: try_all(api_keys)? })
+        Ok(Self {
+            result: try_all(api_keys)?,
+        })
     }
 }

@@ -57,7 +57,13 @@ impl Message for Object {
         to.put_slice(&self.members);
     }
 
-    fn merge_field(&mut self, tag: u32, wire_type: WireType, from: &mut impl Buf, context: DecodeContext) -> Result<(), DecodeError> {
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        from: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
         if tag != MEMBERS {
             return encoding::skip_field(wire_type, tag, from, context);
         }

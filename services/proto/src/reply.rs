@@ -1,11 +1,13 @@
 //! Replies, both ways: from the service's types, and back in a client such as the gateway.
 
 use context_model::{
-    BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType, ContentTypeCounts, DeleteContextBatchReply,
-    DeleteContextReply, Entry, Error, FtsScores, FtsSearchContextReply, FtsStatus, GetContextByIdsReply, HybridScores,
-    HybridSearchContextReply, ListThreadsReply, QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply, SearchHit,
-    SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source, SourceCounts, Statistics, StoreContextReply, SummaryStatus,
-    Thread, Timestamp, UpdateContextReply, Violations,
+    BatchReply, BatchResult, ChunkingStatus, ConnectionMetrics, ContentType, ContentTypeCounts,
+    DeleteContextBatchReply, DeleteContextReply, Entry, Error, FtsScores, FtsSearchContextReply,
+    FtsStatus, GetContextByIdsReply, HybridScores, HybridSearchContextReply, ListThreadsReply,
+    QueryStats, Reason, RerankingStatus, Result, Scores, SearchContextReply, SearchHit,
+    SemanticScores, SemanticSearchContextReply, SemanticSearchStatus, Source, SourceCounts,
+    Statistics, StoreContextReply, SummaryStatus, Thread, Timestamp, UpdateContextReply,
+    Violations,
 };
 
 use crate::request::{images_from_pb, images_to_pb};
@@ -55,17 +57,26 @@ same_fields! {
 }
 
 pub(crate) fn missing(what: &str) -> Error {
-    Error::new(Reason::Internal, format!("the service's reply has no valid {what}"))
+    Error::new(
+        Reason::Internal,
+        format!("the service's reply has no valid {what}"),
+    )
 }
 
 pub(crate) fn timestamp_to_pb(timestamp: Timestamp) -> prost_types::Timestamp {
     let micros = timestamp.micros();
-    prost_types::Timestamp { seconds: micros.div_euclid(1_000_000), nanos: (micros.rem_euclid(1_000_000) * 1000) as i32 }
+    prost_types::Timestamp {
+        seconds: micros.div_euclid(1_000_000),
+        nanos: (micros.rem_euclid(1_000_000) * 1000) as i32,
+    }
 }
 
 pub(crate) fn timestamp_from_pb(timestamp: Option<prost_types::Timestamp>) -> Result<Timestamp> {
-    let prost_types::Timestamp { seconds, nanos } = timestamp.ok_or_else(|| missing("timestamp"))?;
-    let micros = seconds.checked_mul(1_000_000).and_then(|m| m.checked_add(i64::from(nanos) / 1000));
+    let prost_types::Timestamp { seconds, nanos } =
+        timestamp.ok_or_else(|| missing("timestamp"))?;
+    let micros = seconds
+        .checked_mul(1_000_000)
+        .and_then(|m| m.checked_add(i64::from(nanos) / 1000));
     micros.map(Timestamp).ok_or_else(|| missing("timestamp"))
 }
 
@@ -74,7 +85,8 @@ fn source_from_pb(source: &str) -> Result<Source> {
 }
 
 fn content_type_from_pb(content_type: &str) -> Result<ContentType> {
-    ContentType::parse(content_type, "content_type", &mut Violations::default()).ok_or_else(|| missing("content_type"))
+    ContentType::parse(content_type, "content_type", &mut Violations::default())
+        .ok_or_else(|| missing("content_type"))
 }
 
 pub(crate) fn all<A, B: From<A>>(values: Vec<A>) -> Vec<B> {
@@ -89,8 +101,20 @@ impl TryFrom<Entry> for pb::Context {
     type Error = Error;
 
     fn try_from(entry: Entry) -> Result<Self> {
-        let Entry { id, thread_id, source, content_type, text_content, summary, metadata, tags, created_at, updated_at, version, images } =
-            entry;
+        let Entry {
+            id,
+            thread_id,
+            source,
+            content_type,
+            text_content,
+            summary,
+            metadata,
+            tags,
+            created_at,
+            updated_at,
+            version,
+            images,
+        } = entry;
         Ok(Self {
             id,
             thread_id,
@@ -235,15 +259,39 @@ impl TryFrom<pb::ContextHit> for SearchHit {
 
 impl From<BatchResult> for pb::BatchResult {
     fn from(result: BatchResult) -> Self {
-        let BatchResult { index, success, context_id, error, updated_fields } = result;
-        Self { index, success, context_id, error, updated_fields: updated_fields.map(|values| pb::StringList { values }) }
+        let BatchResult {
+            index,
+            success,
+            context_id,
+            error,
+            updated_fields,
+        } = result;
+        Self {
+            index,
+            success,
+            context_id,
+            error,
+            updated_fields: updated_fields.map(|values| pb::StringList { values }),
+        }
     }
 }
 
 impl From<pb::BatchResult> for BatchResult {
     fn from(result: pb::BatchResult) -> Self {
-        let pb::BatchResult { index, success, context_id, error, updated_fields } = result;
-        Self { index, success, context_id, error, updated_fields: updated_fields.map(|list| list.values) }
+        let pb::BatchResult {
+            index,
+            success,
+            context_id,
+            error,
+            updated_fields,
+        } = result;
+        Self {
+            index,
+            success,
+            context_id,
+            error,
+            updated_fields: updated_fields.map(|list| list.values),
+        }
     }
 }
 
@@ -272,7 +320,10 @@ impl TryFrom<GetContextByIdsReply> for pb::GetContextByIdsResponse {
 
     fn try_from(reply: GetContextByIdsReply) -> Result<Self> {
         let GetContextByIdsReply { result, revision } = reply;
-        Ok(Self { contexts: try_all(result)?, revision })
+        Ok(Self {
+            contexts: try_all(result)?,
+            revision,
+        })
     }
 }
 
@@ -281,7 +332,10 @@ impl TryFrom<pb::GetContextByIdsResponse> for GetContextByIdsReply {
 
     fn try_from(reply: pb::GetContextByIdsResponse) -> Result<Self> {
         let pb::GetContextByIdsResponse { contexts, revision } = reply;
-        Ok(Self { result: try_all(contexts)?, revision })
+        Ok(Self {
+            result: try_all(contexts)?,
+            revision,
+        })
     }
 }
 
@@ -317,7 +371,16 @@ search_reply! {
 
 impl From<Thread> for pb::Thread {
     fn from(thread: Thread) -> Self {
-        let Thread { thread_id, entry_count, source_types, sources, multimodal_count, first_entry, last_entry, last_id } = thread;
+        let Thread {
+            thread_id,
+            entry_count,
+            source_types,
+            sources,
+            multimodal_count,
+            first_entry,
+            last_entry,
+            last_id,
+        } = thread;
         Self {
             thread_id,
             entry_count,
@@ -335,7 +398,16 @@ impl TryFrom<pb::Thread> for Thread {
     type Error = Error;
 
     fn try_from(thread: pb::Thread) -> Result<Self> {
-        let pb::Thread { thread_id, entry_count, source_types, sources, multimodal_count, first_entry, last_entry, last_id } = thread;
+        let pb::Thread {
+            thread_id,
+            entry_count,
+            source_types,
+            sources,
+            multimodal_count,
+            first_entry,
+            last_entry,
+            last_id,
+        } = thread;
         Ok(Self {
             thread_id,
             entry_count,
@@ -351,8 +423,16 @@ impl TryFrom<pb::Thread> for Thread {
 
 impl From<ListThreadsReply> for pb::ListThreadsResponse {
     fn from(reply: ListThreadsReply) -> Self {
-        let ListThreadsReply { threads, total_threads, revision } = reply;
-        Self { threads: all(threads), total_threads, revision }
+        let ListThreadsReply {
+            threads,
+            total_threads,
+            revision,
+        } = reply;
+        Self {
+            threads: all(threads),
+            total_threads,
+            revision,
+        }
     }
 }
 
@@ -360,8 +440,16 @@ impl TryFrom<pb::ListThreadsResponse> for ListThreadsReply {
     type Error = Error;
 
     fn try_from(reply: pb::ListThreadsResponse) -> Result<Self> {
-        let pb::ListThreadsResponse { threads, total_threads, revision } = reply;
-        Ok(Self { threads: try_all(threads)?, total_threads, revision })
+        let pb::ListThreadsResponse {
+            threads,
+            total_threads,
+            revision,
+        } = reply;
+        Ok(Self {
+            threads: try_all(threads)?,
+            total_threads,
+            revision,
+        })
     }
 }
 
@@ -427,11 +515,15 @@ impl TryFrom<pb::GetStatisticsResponse> for Statistics {
             unique_tags,
             database_size_mb,
             connection_metrics: connection_metrics.map(Into::into),
-            semantic_search: semantic_search.ok_or_else(|| missing("semantic_search"))?.into(),
+            semantic_search: semantic_search
+                .ok_or_else(|| missing("semantic_search"))?
+                .into(),
             fts: fts.ok_or_else(|| missing("fts"))?.into(),
             chunking: chunking.ok_or_else(|| missing("chunking"))?.into(),
             reranking: reranking.ok_or_else(|| missing("reranking"))?.into(),
-            summary_generation: summary_generation.ok_or_else(|| missing("summary_generation"))?.into(),
+            summary_generation: summary_generation
+                .ok_or_else(|| missing("summary_generation"))?
+                .into(),
             revision,
         })
     }

@@ -1,9 +1,10 @@
 //! Requests, both ways.
 
 use context_model::{
-    DeleteContextBatchRequest, DeleteContextRequest, Error, FilterInput, FtsSearchContextRequest, GetContextByIdsRequest,
-    HybridSearchContextRequest, ImageBytes, ImageInput, ListThreadsRequest, MetadataFilter, Result, SearchContextRequest,
-    SemanticSearchContextRequest, StoreContextBatchRequest, StoreContextRequest, UpdateContextBatchRequest, UpdateContextRequest,
+    DeleteContextBatchRequest, DeleteContextRequest, Error, FilterInput, FtsSearchContextRequest,
+    GetContextByIdsRequest, HybridSearchContextRequest, ImageBytes, ImageInput, ListThreadsRequest,
+    MetadataFilter, Result, SearchContextRequest, SemanticSearchContextRequest,
+    StoreContextBatchRequest, StoreContextRequest, UpdateContextBatchRequest, UpdateContextRequest,
 };
 
 use crate::object::Object;
@@ -29,9 +30,19 @@ pub(crate) fn images_from_pb(list: pb::ImageList) -> Result<Vec<ImageInput>> {
         .into_iter()
         .enumerate()
         .map(|(i, image)| {
-            let pb::Image { data, mime_type, metadata } = image;
-            let metadata = metadata.map(|m| object_from_pb(m, &format!("images[{i}].metadata"))).transpose()?;
-            Ok(ImageInput { data: ImageBytes(data), mime_type, metadata })
+            let pb::Image {
+                data,
+                mime_type,
+                metadata,
+            } = image;
+            let metadata = metadata
+                .map(|m| object_from_pb(m, &format!("images[{i}].metadata")))
+                .transpose()?;
+            Ok(ImageInput {
+                data: ImageBytes(data),
+                mime_type,
+                metadata,
+            })
         })
         .collect()
 }
@@ -40,8 +51,16 @@ pub(crate) fn images_to_pb(images: Vec<ImageInput>) -> pb::ImageList {
     let images = images
         .into_iter()
         .map(|image| {
-            let ImageInput { data: ImageBytes(data), mime_type, metadata } = image;
-            pb::Image { data, mime_type, metadata: metadata.as_ref().map(Object::from) }
+            let ImageInput {
+                data: ImageBytes(data),
+                mime_type,
+                metadata,
+            } = image;
+            pb::Image {
+                data,
+                mime_type,
+                metadata: metadata.as_ref().map(Object::from),
+            }
         })
         .collect();
     pb::ImageList { images }
@@ -51,13 +70,22 @@ impl TryFrom<pb::StoreContextRequest> for StoreContextRequest {
     type Error = Error;
 
     fn try_from(request: pb::StoreContextRequest) -> Result<Self> {
-        let pb::StoreContextRequest { thread_id, source, text, images, metadata, tags } = request;
+        let pb::StoreContextRequest {
+            thread_id,
+            source,
+            text,
+            images,
+            metadata,
+            tags,
+        } = request;
         Ok(Self {
             thread_id,
             source,
             text,
             images: images.map(images_from_pb).transpose()?,
-            metadata: metadata.map(|m| object_from_pb(m, "metadata")).transpose()?,
+            metadata: metadata
+                .map(|m| object_from_pb(m, "metadata"))
+                .transpose()?,
             tags: tags.map(strings),
         })
     }
@@ -65,7 +93,14 @@ impl TryFrom<pb::StoreContextRequest> for StoreContextRequest {
 
 impl From<StoreContextRequest> for pb::StoreContextRequest {
     fn from(request: StoreContextRequest) -> Self {
-        let StoreContextRequest { thread_id, source, text, images, metadata, tags } = request;
+        let StoreContextRequest {
+            thread_id,
+            source,
+            text,
+            images,
+            metadata,
+            tags,
+        } = request;
         Self {
             thread_id,
             source,
@@ -78,7 +113,11 @@ impl From<StoreContextRequest> for pb::StoreContextRequest {
 }
 
 fn items<P, M: TryFrom<P, Error = Error>>(items: Vec<P>, field: &str) -> Result<Vec<M>> {
-    items.into_iter().enumerate().map(|(i, item)| M::try_from(item).map_err(|e| e.in_item(&format!("{field}[{i}]")))).collect()
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(i, item)| M::try_from(item).map_err(|e| e.in_item(&format!("{field}[{i}]"))))
+        .collect()
 }
 
 impl TryFrom<pb::StoreContextBatchRequest> for StoreContextBatchRequest {
@@ -86,28 +125,50 @@ impl TryFrom<pb::StoreContextBatchRequest> for StoreContextBatchRequest {
 
     fn try_from(request: pb::StoreContextBatchRequest) -> Result<Self> {
         let pb::StoreContextBatchRequest { entries, atomic } = request;
-        Ok(Self { entries: items(entries, "entries")?, atomic })
+        Ok(Self {
+            entries: items(entries, "entries")?,
+            atomic,
+        })
     }
 }
 
 impl From<StoreContextBatchRequest> for pb::StoreContextBatchRequest {
     fn from(request: StoreContextBatchRequest) -> Self {
         let StoreContextBatchRequest { entries, atomic } = request;
-        Self { entries: entries.into_iter().map(Into::into).collect(), atomic }
+        Self {
+            entries: entries.into_iter().map(Into::into).collect(),
+            atomic,
+        }
     }
 }
 
 impl From<pb::GetContextByIdsRequest> for GetContextByIdsRequest {
     fn from(request: pb::GetContextByIdsRequest) -> Self {
-        let pb::GetContextByIdsRequest { context_ids, include_images, min_revision } = request;
-        Self { context_ids, include_images, min_revision }
+        let pb::GetContextByIdsRequest {
+            context_ids,
+            include_images,
+            min_revision,
+        } = request;
+        Self {
+            context_ids,
+            include_images,
+            min_revision,
+        }
     }
 }
 
 impl From<GetContextByIdsRequest> for pb::GetContextByIdsRequest {
     fn from(request: GetContextByIdsRequest) -> Self {
-        let GetContextByIdsRequest { context_ids, include_images, min_revision } = request;
-        Self { context_ids, include_images, min_revision }
+        let GetContextByIdsRequest {
+            context_ids,
+            include_images,
+            min_revision,
+        } = request;
+        Self {
+            context_ids,
+            include_images,
+            min_revision,
+        }
     }
 }
 
@@ -115,12 +176,24 @@ impl TryFrom<pb::UpdateContextRequest> for UpdateContextRequest {
     type Error = Error;
 
     fn try_from(request: pb::UpdateContextRequest) -> Result<Self> {
-        let pb::UpdateContextRequest { context_id, text, metadata, metadata_patch, tags, images, expected_version } = request;
+        let pb::UpdateContextRequest {
+            context_id,
+            text,
+            metadata,
+            metadata_patch,
+            tags,
+            images,
+            expected_version,
+        } = request;
         Ok(Self {
             context_id,
             text,
-            metadata: metadata.map(|m| object_from_pb(m, "metadata")).transpose()?,
-            metadata_patch: metadata_patch.map(|m| object_from_pb(m, "metadata_patch")).transpose()?,
+            metadata: metadata
+                .map(|m| object_from_pb(m, "metadata"))
+                .transpose()?,
+            metadata_patch: metadata_patch
+                .map(|m| object_from_pb(m, "metadata_patch"))
+                .transpose()?,
             tags: tags.map(strings),
             images: images.map(images_from_pb).transpose()?,
             expected_version,
@@ -130,7 +203,15 @@ impl TryFrom<pb::UpdateContextRequest> for UpdateContextRequest {
 
 impl From<UpdateContextRequest> for pb::UpdateContextRequest {
     fn from(request: UpdateContextRequest) -> Self {
-        let UpdateContextRequest { context_id, text, metadata, metadata_patch, tags, images, expected_version } = request;
+        let UpdateContextRequest {
+            context_id,
+            text,
+            metadata,
+            metadata_patch,
+            tags,
+            images,
+            expected_version,
+        } = request;
         Self {
             context_id,
             text,
@@ -148,55 +229,116 @@ impl TryFrom<pb::UpdateContextBatchRequest> for UpdateContextBatchRequest {
 
     fn try_from(request: pb::UpdateContextBatchRequest) -> Result<Self> {
         let pb::UpdateContextBatchRequest { updates, atomic } = request;
-        Ok(Self { updates: items(updates, "updates")?, atomic })
+        Ok(Self {
+            updates: items(updates, "updates")?,
+            atomic,
+        })
     }
 }
 
 impl From<UpdateContextBatchRequest> for pb::UpdateContextBatchRequest {
     fn from(request: UpdateContextBatchRequest) -> Self {
         let UpdateContextBatchRequest { updates, atomic } = request;
-        Self { updates: updates.into_iter().map(Into::into).collect(), atomic }
+        Self {
+            updates: updates.into_iter().map(Into::into).collect(),
+            atomic,
+        }
     }
 }
 
 impl From<pb::DeleteContextRequest> for DeleteContextRequest {
     fn from(request: pb::DeleteContextRequest) -> Self {
-        let pb::DeleteContextRequest { context_ids, thread_id } = request;
-        Self { context_ids: context_ids.map(|ids| ids.values), thread_id }
+        let pb::DeleteContextRequest {
+            context_ids,
+            thread_id,
+        } = request;
+        Self {
+            context_ids: context_ids.map(|ids| ids.values),
+            thread_id,
+        }
     }
 }
 
 impl From<DeleteContextRequest> for pb::DeleteContextRequest {
     fn from(request: DeleteContextRequest) -> Self {
-        let DeleteContextRequest { context_ids, thread_id } = request;
-        Self { context_ids: context_ids.map(id_list), thread_id }
+        let DeleteContextRequest {
+            context_ids,
+            thread_id,
+        } = request;
+        Self {
+            context_ids: context_ids.map(id_list),
+            thread_id,
+        }
     }
 }
 
 impl From<pb::DeleteContextBatchRequest> for DeleteContextBatchRequest {
     fn from(request: pb::DeleteContextBatchRequest) -> Self {
-        let pb::DeleteContextBatchRequest { context_ids, thread_ids, source, older_than_days } = request;
-        Self { context_ids: context_ids.map(|ids| ids.values), thread_ids: thread_ids.map(strings), source, older_than_days }
+        let pb::DeleteContextBatchRequest {
+            context_ids,
+            thread_ids,
+            source,
+            older_than_days,
+        } = request;
+        Self {
+            context_ids: context_ids.map(|ids| ids.values),
+            thread_ids: thread_ids.map(strings),
+            source,
+            older_than_days,
+        }
     }
 }
 
 impl From<DeleteContextBatchRequest> for pb::DeleteContextBatchRequest {
     fn from(request: DeleteContextBatchRequest) -> Self {
-        let DeleteContextBatchRequest { context_ids, thread_ids, source, older_than_days } = request;
-        Self { context_ids: context_ids.map(id_list), thread_ids: thread_ids.map(string_list), source, older_than_days }
+        let DeleteContextBatchRequest {
+            context_ids,
+            thread_ids,
+            source,
+            older_than_days,
+        } = request;
+        Self {
+            context_ids: context_ids.map(id_list),
+            thread_ids: thread_ids.map(string_list),
+            source,
+            older_than_days,
+        }
     }
 }
 
 fn filter_from_pb(filter: Option<pb::Filter>) -> Result<FilterInput> {
-    let Some(filter) = filter else { return Ok(FilterInput::default()) };
-    let pb::Filter { thread_id, source, tags, content_type, metadata, metadata_filters, start_date, end_date } = filter;
+    let Some(filter) = filter else {
+        return Ok(FilterInput::default());
+    };
+    let pb::Filter {
+        thread_id,
+        source,
+        tags,
+        content_type,
+        metadata,
+        metadata_filters,
+        start_date,
+        end_date,
+    } = filter;
     let metadata_filters = metadata_filters
         .into_iter()
         .enumerate()
         .map(|(i, filter)| {
-            let pb::MetadataFilter { key, operator, value, case_sensitive } = filter;
-            let value = value.map(|v| value_from_pb(v, &|| format!("metadata_filters[{i}].value"))).transpose()?;
-            Ok(MetadataFilter { key, operator, value, case_sensitive })
+            let pb::MetadataFilter {
+                key,
+                operator,
+                value,
+                case_sensitive,
+            } = filter;
+            let value = value
+                .map(|v| value_from_pb(v, &|| format!("metadata_filters[{i}].value")))
+                .transpose()?;
+            Ok(MetadataFilter {
+                key,
+                operator,
+                value,
+                case_sensitive,
+            })
         })
         .collect::<Result<Vec<_>>>()?;
     Ok(FilterInput {
@@ -204,7 +346,9 @@ fn filter_from_pb(filter: Option<pb::Filter>) -> Result<FilterInput> {
         source,
         tags: tags.map(strings),
         content_type,
-        metadata: metadata.map(|m| object_from_pb(m, "metadata")).transpose()?,
+        metadata: metadata
+            .map(|m| object_from_pb(m, "metadata"))
+            .transpose()?,
         metadata_filters: (!metadata_filters.is_empty()).then_some(metadata_filters),
         start_date,
         end_date,
@@ -215,13 +359,32 @@ fn filter_to_pb(input: FilterInput) -> Option<pb::Filter> {
     if input == FilterInput::default() {
         return None;
     }
-    let FilterInput { thread_id, source, tags, content_type, metadata, metadata_filters, start_date, end_date } = input;
+    let FilterInput {
+        thread_id,
+        source,
+        tags,
+        content_type,
+        metadata,
+        metadata_filters,
+        start_date,
+        end_date,
+    } = input;
     let metadata_filters = metadata_filters
         .unwrap_or_default()
         .into_iter()
         .map(|filter| {
-            let MetadataFilter { key, operator, value, case_sensitive } = filter;
-            pb::MetadataFilter { key, operator, value: value.as_ref().map(value_to_pb), case_sensitive }
+            let MetadataFilter {
+                key,
+                operator,
+                value,
+                case_sensitive,
+            } = filter;
+            pb::MetadataFilter {
+                key,
+                operator,
+                value: value.as_ref().map(value_to_pb),
+                case_sensitive,
+            }
         })
         .collect();
     Some(pb::Filter {
@@ -279,14 +442,30 @@ search_request!(HybridSearchContextRequest, { query, search_modes: strings, stri
 
 impl From<pb::ListThreadsRequest> for ListThreadsRequest {
     fn from(request: pb::ListThreadsRequest) -> Self {
-        let pb::ListThreadsRequest { limit, offset, min_revision } = request;
-        Self { limit, offset, min_revision }
+        let pb::ListThreadsRequest {
+            limit,
+            offset,
+            min_revision,
+        } = request;
+        Self {
+            limit,
+            offset,
+            min_revision,
+        }
     }
 }
 
 impl From<ListThreadsRequest> for pb::ListThreadsRequest {
     fn from(request: ListThreadsRequest) -> Self {
-        let ListThreadsRequest { limit, offset, min_revision } = request;
-        Self { limit, offset, min_revision }
+        let ListThreadsRequest {
+            limit,
+            offset,
+            min_revision,
+        } = request;
+        Self {
+            limit,
+            offset,
+            min_revision,
+        }
     }
 }

@@ -12,7 +12,11 @@ const DOMAIN: &str = "context-service";
 #[must_use]
 pub fn status_from_error(error: &Error, code: Code) -> Status {
     let mut details = ErrorDetails::new();
-    details.set_error_info(error.reason.as_str(), DOMAIN, HashMap::<String, String>::new());
+    details.set_error_info(
+        error.reason.as_str(),
+        DOMAIN,
+        HashMap::<String, String>::new(),
+    );
     for violation in &error.violations {
         details.add_bad_request_violation(&violation.field, &violation.description);
     }
@@ -27,7 +31,10 @@ pub fn status_from_error(error: &Error, code: Code) -> Status {
 #[must_use]
 pub fn error_from_status(status: &Status) -> Error {
     let details = status.get_error_details();
-    let reason = details.error_info().filter(|info| info.domain == DOMAIN).and_then(|info| Reason::parse(&info.reason));
+    let reason = details
+        .error_info()
+        .filter(|info| info.domain == DOMAIN)
+        .and_then(|info| Reason::parse(&info.reason));
     let reason = reason.unwrap_or_else(|| match status.code() {
         Code::InvalidArgument | Code::OutOfRange => Reason::InvalidArgument,
         Code::NotFound => Reason::NotFound,
@@ -43,8 +50,14 @@ pub fn error_from_status(status: &Status) -> Error {
     });
     let mut error = Error::new(reason, status.message());
     if let Some(bad_request) = details.bad_request() {
-        error.violations =
-            bad_request.field_violations.iter().map(|v| Violation { field: v.field.clone(), description: v.description.clone() }).collect();
+        error.violations = bad_request
+            .field_violations
+            .iter()
+            .map(|v| Violation {
+                field: v.field.clone(),
+                description: v.description.clone(),
+            })
+            .collect();
     }
     error.retry_after = details.retry_info().and_then(|info| info.retry_delay);
     error
@@ -57,18 +70,34 @@ mod tests {
 
     #[test]
     fn an_error_survives_the_wire() {
-        let mut error = Error::invalid("limit", "`limit` is 500; the allowed range is 1 to 100").with_retry_after(Duration::from_secs(2));
+        let mut error = Error::invalid("limit", "`limit` is 500; the allowed range is 1 to 100")
+            .with_retry_after(Duration::from_secs(2));
         error.reason = Reason::RateLimited;
         let back = error_from_status(&status_from_error(&error, Code::ResourceExhausted));
         assert_eq!(
-            (back.reason, &back.message, &back.violations, back.retry_after),
-            (error.reason, &error.message, &error.violations, error.retry_after)
+            (
+                back.reason,
+                &back.message,
+                &back.violations,
+                back.retry_after
+            ),
+            (
+                error.reason,
+                &error.message,
+                &error.violations,
+                error.retry_after
+            )
         );
     }
 
     #[test]
     fn the_largest_error_fits_into_trailers() {
-        let violations = (0..100).map(|i| Violation { field: format!("entries[{i}].text"), description: "x".repeat(240) }).collect();
+        let violations = (0..100)
+            .map(|i| Violation {
+                field: format!("entries[{i}].text"),
+                description: "x".repeat(240),
+            })
+            .collect();
         let status = status_from_error(&Error::from_violations(violations), Code::InvalidArgument);
         assert!(status.details().len() * 4 / 3 + status.message().len() < 8 * 1024);
     }

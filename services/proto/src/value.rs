@@ -23,7 +23,11 @@ fn object_at_level(object: &Object, path: &dyn Fn() -> String, level: usize) -> 
     members
         .into_iter()
         .map(|Member { key, value }| {
-            let value = value_at_level(value.unwrap_or_default(), &|| format!("{}.{key}", path()), level + 1)?;
+            let value = value_at_level(
+                value.unwrap_or_default(),
+                &|| format!("{}.{key}", path()),
+                level + 1,
+            )?;
             Ok((key, value))
         })
         .collect()
@@ -45,20 +49,34 @@ fn value_at_level(value: pb::Value, path: &dyn Fn() -> String, level: usize) -> 
             let number = Number::from_f64(value);
             Value::Number(number.ok_or_else(|| {
                 let path = path();
-                Error::invalid(&path, format!("`{path}` is {value}; numbers must be finite"))
+                Error::invalid(
+                    &path,
+                    format!("`{path}` is {value}; numbers must be finite"),
+                )
             })?)
         }
         Some(Kind::StringValue(value)) => Value::String(value),
-        Some(Kind::ListValue(_)) if level > Metadata::MAX_DEPTH => return Err(Metadata::too_deep(&path())),
+        Some(Kind::ListValue(_)) if level > Metadata::MAX_DEPTH => {
+            return Err(Metadata::too_deep(&path()));
+        }
         Some(Kind::ListValue(pb::ListValue { values })) => {
-            let item = |(i, value)| value_at_level(value, &|| format!("{}[{i}]", path()), level + 1);
-            Value::Array(values.into_iter().enumerate().map(item).collect::<Result<_>>()?)
+            let item =
+                |(i, value)| value_at_level(value, &|| format!("{}[{i}]", path()), level + 1);
+            Value::Array(
+                values
+                    .into_iter()
+                    .enumerate()
+                    .map(item)
+                    .collect::<Result<_>>()?,
+            )
         }
         Some(Kind::ObjectValue(object)) => Value::Object(object_at_level(&object, path, level)?),
-        Some(Kind::JsonValue(text)) => context_model::decode_slice(text.as_bytes()).map_err(|error| {
-            let path = path();
-            Error::invalid(&path, format!("`{path}` is not valid JSON: {error}"))
-        })?,
+        Some(Kind::JsonValue(text)) => {
+            context_model::decode_slice(text.as_bytes()).map_err(|error| {
+                let path = path();
+                Error::invalid(&path, format!("`{path}` is not valid JSON: {error}"))
+            })?
+        }
     })
 }
 
@@ -71,7 +89,9 @@ impl From<&JsonObject> for Object {
 /// What a database holds, which nobody has looked into yet.
 pub(crate) fn text_to_pb(object: &ObjectText) -> Result<Object> {
     let written = write::object(&mut serde_json::Deserializer::from_str(object.as_str()));
-    written.map_err(|error| Error::new(Reason::StorageCorrupt, "stored metadata cannot be read").with_source(error))
+    written.map_err(|error| {
+        Error::new(Reason::StorageCorrupt, "stored metadata cannot be read").with_source(error)
+    })
 }
 
 pub(crate) fn text_from_pb(object: Option<Object>) -> Result<ObjectText> {
@@ -118,8 +138,20 @@ mod tests {
     #[test]
     fn single_values_survive_it_too() {
         let deep = (0..40).fold(json!(1), |inner, _| json!([inner]));
-        for value in [json!(null), json!(true), json!(i64::MIN), json!(u64::MAX), json!(1.5), json!("x"), json!([1, {"a": []}]), deep] {
-            assert_eq!(value_from_pb(value_to_pb(&value), &|| "value".to_owned()).unwrap(), value);
+        for value in [
+            json!(null),
+            json!(true),
+            json!(i64::MIN),
+            json!(u64::MAX),
+            json!(1.5),
+            json!("x"),
+            json!([1, {"a": []}]),
+            deep,
+        ] {
+            assert_eq!(
+                value_from_pb(value_to_pb(&value), &|| "value".to_owned()).unwrap(),
+                value
+            );
         }
     }
 
@@ -130,27 +162,44 @@ mod tests {
             let object = value.as_object().unwrap();
             let written = text_to_pb(&ObjectText::from(object)).unwrap();
             assert_eq!(written, Object::from(object));
-            assert_eq!(object_from_pb(written, "metadata").unwrap(), *object, "{length}");
+            assert_eq!(
+                object_from_pb(written, "metadata").unwrap(),
+                *object,
+                "{length}"
+            );
         }
     }
 
     #[test]
     fn stored_text_that_is_no_object_of_this_program_is_an_error() {
         let text = ObjectText::from_slice(br#"{"a":{"b":1e999}}"#).unwrap();
-        assert_eq!(text_to_pb(&text).unwrap_err().reason, Reason::StorageCorrupt);
+        assert_eq!(
+            text_to_pb(&text).unwrap_err().reason,
+            Reason::StorageCorrupt
+        );
     }
 
     #[test]
     fn what_is_nested_deeper_than_metadata_may_be_is_refused_and_not_followed() {
         let nested = |levels: usize| {
             (1..levels).fold(Object::default(), |inner, _| {
-                let value = pb::Value { kind: Some(pb::value::Kind::ObjectValue(inner)) };
-                of_members(vec![Member { key: "a".to_owned(), value: Some(value) }])
+                let value = pb::Value {
+                    kind: Some(pb::value::Kind::ObjectValue(inner)),
+                };
+                of_members(vec![Member {
+                    key: "a".to_owned(),
+                    value: Some(value),
+                }])
             })
         };
         assert!(object_from_pb(nested(64), "metadata").is_ok());
         for levels in [65, 5_000] {
-            assert_eq!(object_from_pb(nested(levels), "metadata").unwrap_err().message, "`metadata` is nested more than 64 levels deep");
+            assert_eq!(
+                object_from_pb(nested(levels), "metadata")
+                    .unwrap_err()
+                    .message,
+                "`metadata` is nested more than 64 levels deep"
+            );
         }
     }
 
@@ -159,24 +208,51 @@ mod tests {
         // A key of two bytes that are not UTF-8.
         let malformed = Object::decode(&[0x0a, 0x04, 0x0a, 0x02, 0xc3, 0x28][..]).unwrap();
         let error = object_from_pb(malformed, "metadata").unwrap_err();
-        assert!(error.message.starts_with("`metadata` is no readable message: "), "{error}");
+        assert!(
+            error
+                .message
+                .starts_with("`metadata` is no readable message: "),
+            "{error}"
+        );
     }
 
     #[test]
     fn unknown_fields_are_skipped_and_of_a_repeated_key_the_last_value_counts() {
-        let one = pb::Value { kind: Some(pb::value::Kind::IntValue(1)) };
-        let two = pb::Value { kind: Some(pb::value::Kind::IntValue(2)) };
-        let member = |value| Member { key: "a".to_owned(), value: Some(value) };
+        let one = pb::Value {
+            kind: Some(pb::value::Kind::IntValue(1)),
+        };
+        let two = pb::Value {
+            kind: Some(pb::value::Kind::IntValue(2)),
+        };
+        let member = |value| Member {
+            key: "a".to_owned(),
+            value: Some(value),
+        };
         let mut bytes = of_members(vec![member(one), member(two)]).encode_to_vec();
         bytes.extend([0x10, 0x07, 0x1a, 0x01, 0xff]);
-        assert_eq!(Value::Object(object_from_pb(Object::decode(&bytes[..]).unwrap(), "metadata").unwrap()), json!({"a": 2}));
+        assert_eq!(
+            Value::Object(object_from_pb(Object::decode(&bytes[..]).unwrap(), "metadata").unwrap()),
+            json!({"a": 2})
+        );
     }
 
     #[test]
     fn a_number_that_json_cannot_hold_is_named_by_its_path() {
-        let nan = pb::Value { kind: Some(pb::value::Kind::DoubleValue(f64::NAN)) };
-        let list = pb::Value { kind: Some(pb::value::Kind::ListValue(pb::ListValue { values: vec![nan] })) };
-        let object = of_members(vec![Member { key: "a".to_owned(), value: Some(list) }]);
-        assert_eq!(object_from_pb(object, "metadata").unwrap_err().message, "`metadata.a[0]` is NaN; numbers must be finite");
+        let nan = pb::Value {
+            kind: Some(pb::value::Kind::DoubleValue(f64::NAN)),
+        };
+        let list = pb::Value {
+            kind: Some(pb::value::Kind::ListValue(pb::ListValue {
+                values: vec![nan],
+            })),
+        };
+        let object = of_members(vec![Member {
+            key: "a".to_owned(),
+            value: Some(list),
+        }]);
+        assert_eq!(
+            object_from_pb(object, "metadata").unwrap_err().message,
+            "`metadata.a[0]` is NaN; numbers must be finite"
+        );
     }
 }

@@ -38,7 +38,10 @@ const OUTERMOST: usize = 1;
 /// Those of `json`, and when it holds something else.
 pub(crate) fn object<'de, D: Deserializer<'de>>(json: D) -> Result<Object, D::Error> {
     let mut to = Vec::new();
-    json.deserialize_map(Members { to: &mut to, level: OUTERMOST })?;
+    json.deserialize_map(Members {
+        to: &mut to,
+        level: OUTERMOST,
+    })?;
     Ok(Object::of_encoded(to))
 }
 
@@ -48,7 +51,10 @@ pub(crate) fn object<'de, D: Deserializer<'de>>(json: D) -> Result<Object, D::Er
 /// Those of `json`.
 pub(crate) fn value<'de, D: Deserializer<'de>>(json: D) -> Result<Vec<u8>, D::Error> {
     let mut to = Vec::new();
-    json.deserialize_any(Content { to: &mut to, level: OUTERMOST })?;
+    json.deserialize_any(Content {
+        to: &mut to,
+        level: OUTERMOST,
+    })?;
     Ok(to)
 }
 
@@ -93,7 +99,11 @@ impl<'de> Visitor<'de> for Members<'_> {
 
     fn visit_map<M: MapAccess<'de>>(self, mut members: M) -> Result<(), M::Error> {
         while let Some(place) = members.next_key_seed(Key { to: self.to })? {
-            members.next_value_seed(Item { to: self.to, key: key::MEMBER_VALUE, level: self.level + 1 })?;
+            members.next_value_seed(Item {
+                to: self.to,
+                key: key::MEMBER_VALUE,
+                level: self.level + 1,
+            })?;
             end(self.to, place);
         }
         Ok(())
@@ -147,7 +157,9 @@ impl<'de> DeserializeSeed<'de> for Item<'_> {
             let json: Box<RawValue> = serde::Deserialize::deserialize(deserializer)?;
             match json.get() {
                 nested if nested.starts_with(['{', '[']) => text(to, key::JSON_VALUE, nested),
-                plain => serde_json::Deserializer::from_str(plain).deserialize_any(Content { to, level }).map_err(D::Error::custom)?,
+                plain => serde_json::Deserializer::from_str(plain)
+                    .deserialize_any(Content { to, level })
+                    .map_err(D::Error::custom)?,
             }
         }
         end(to, place);
@@ -209,7 +221,14 @@ impl<'de> Visitor<'de> for Content<'_> {
     fn visit_seq<S: SeqAccess<'de>>(self, mut items: S) -> Result<(), S::Error> {
         let Self { to, level } = self;
         let place = begin(to, key::LIST_VALUE);
-        while items.next_element_seed(Item { to, key: key::MEMBER, level: level + 1 })?.is_some() {}
+        while items
+            .next_element_seed(Item {
+                to,
+                key: key::MEMBER,
+                level: level + 1,
+            })?
+            .is_some()
+        {}
         end(to, place);
         Ok(())
     }

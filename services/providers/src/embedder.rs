@@ -20,7 +20,11 @@ impl Model {
     /// Name and revision: what must be equal for vectors to be comparable.
     #[must_use]
     pub fn identity(&self) -> String {
-        if self.revision.is_empty() { self.name.clone() } else { format!("{}@{}", self.name, self.revision) }
+        if self.revision.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}@{}", self.name, self.revision)
+        }
     }
 }
 
@@ -84,9 +88,19 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     /// [`ProviderError`]; no vector is given then.
-    async fn embed_with_tokens(&self, texts: Vec<String>, role: Role) -> Result<Vec<TextVectors>, ProviderError> {
+    async fn embed_with_tokens(
+        &self,
+        texts: Vec<String>,
+        role: Role,
+    ) -> Result<Vec<TextVectors>, ProviderError> {
         let vectors = self.embed(texts, role).await?;
-        Ok(vectors.into_iter().map(|vector| TextVectors { vector, tokens: None }).collect())
+        Ok(vectors
+            .into_iter()
+            .map(|vector| TextVectors {
+                vector,
+                tokens: None,
+            })
+            .collect())
     }
 
     /// What [`embed`](Self::embed) gives for a query, and what [`token_vectors`](Self::token_vectors) gives for it where that
@@ -97,9 +111,17 @@ pub trait Embedder: Send + Sync {
     async fn embed_query(&self, query: String) -> Result<QueryVectors, ProviderError> {
         let vector = match <[Vec<f32>; 1]>::try_from(self.embed(vec![query], Role::Query).await?) {
             Ok([vector]) => vector,
-            Err(vectors) => return Err(ProviderError::Malformed(format!("it has {} vectors for one text", vectors.len()))),
+            Err(vectors) => {
+                return Err(ProviderError::Malformed(format!(
+                    "it has {} vectors for one text",
+                    vectors.len()
+                )));
+            }
         };
-        Ok(QueryVectors { vector, tokens: None })
+        Ok(QueryVectors {
+            vector,
+            tokens: None,
+        })
     }
 
     /// Whether it gives the vectors of tokens.
@@ -111,7 +133,11 @@ pub trait Embedder: Send + Sync {
     ///
     /// # Errors
     /// [`ProviderError`].
-    async fn token_vectors(&self, texts: Vec<String>, role: Role) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
+    async fn token_vectors(
+        &self,
+        texts: Vec<String>,
+        role: Role,
+    ) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
         let _ = (texts, role);
         Ok(None)
     }

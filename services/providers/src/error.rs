@@ -24,7 +24,10 @@ impl ProviderError {
     /// An error that may pass.
     #[must_use]
     pub fn unavailable(what: impl Into<String>) -> Self {
-        Self::Unavailable { what: what.into(), retry_after: None }
+        Self::Unavailable {
+            what: what.into(),
+            retry_after: None,
+        }
     }
 
     /// Whether a later call with the same request may succeed.

@@ -49,8 +49,16 @@ pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
     name: "all-MiniLM-L6-v2",
     repository: "sentence-transformers/all-MiniLM-L6-v2",
     files: &[
-        Pinned { path: "tokenizer.json", bytes: 466_247, sha256: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037" },
-        Pinned { path: "model.safetensors", bytes: 90_868_376, sha256: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db" },
+        Pinned {
+            path: "tokenizer.json",
+            bytes: 466_247,
+            sha256: "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+        },
+        Pinned {
+            path: "model.safetensors",
+            bytes: 90_868_376,
+            sha256: "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        },
     ],
     settings: &[
         (
@@ -59,7 +67,10 @@ pub const ALL_MINILM_L6_V2: Fetchable = Fetchable {
              \"intermediate_size\": 1536, \"hidden_act\": \"gelu\", \"max_position_embeddings\": 512, \"type_vocab_size\": 2,\n \
              \"vocab_size\": 30522, \"layer_norm_eps\": 1e-12}\n",
         ),
-        ("1_Pooling/config.json", "{\"pooling_mode_mean_tokens\": true}\n"),
+        (
+            "1_Pooling/config.json",
+            "{\"pooling_mode_mean_tokens\": true}\n",
+        ),
         ("sentence_bert_config.json", "{\"max_seq_length\": 256}\n"),
     ],
 };
@@ -76,7 +87,9 @@ pub enum FetchError {
         what: String,
     },
     /// What came is not the file that is expected.
-    #[error("{path} from the hub is not the expected file, so it was thrown away (its SHA-256 is {found})")]
+    #[error(
+        "{path} from the hub is not the expected file, so it was thrown away (its SHA-256 is {found})"
+    )]
     Fingerprint {
         /// The file.
         path: &'static str,
@@ -107,14 +120,22 @@ pub async fn fetch(
 ) -> Result<(), FetchError> {
     for (path, content) in model.settings {
         let target = directory.join(path);
-        write_settings(&target, content).map_err(|source| FetchError::File { path: target.clone(), source })?;
+        write_settings(&target, content).map_err(|source| FetchError::File {
+            path: target.clone(),
+            source,
+        })?;
     }
     for file in model.files {
         let target = directory.join(file.path);
         if target.is_file() {
             continue;
         }
-        let url = format!("{}/{}/resolve/main/{}", hub.trim_end_matches('/'), model.repository, file.path);
+        let url = format!(
+            "{}/{}/resolve/main/{}",
+            hub.trim_end_matches('/'),
+            model.repository,
+            file.path
+        );
         download(&url, file, &target, &mut progress).await?;
     }
     Ok(())
@@ -128,12 +149,27 @@ fn write_settings(target: &Path, content: &str) -> std::io::Result<()> {
 }
 
 /// Goes on with what an earlier attempt left in `….part`, and renames it once it is whole and right.
-async fn download(url: &str, file: &Pinned, target: &Path, progress: &mut impl FnMut(&'static str, u64, u64)) -> Result<(), FetchError> {
+async fn download(
+    url: &str,
+    file: &Pinned,
+    target: &Path,
+    progress: &mut impl FnMut(&'static str, u64, u64),
+) -> Result<(), FetchError> {
     let part = target.with_extension("part");
-    let io = |source| FetchError::File { path: part.clone(), source };
-    let hub = |what: String| FetchError::Hub { url: url.to_owned(), what };
+    let io = |source| FetchError::File {
+        path: part.clone(),
+        source,
+    };
+    let hub = |what: String| FetchError::Hub {
+        url: url.to_owned(),
+        what,
+    };
     let (mut hash, mut have) = hashed(&part, file.bytes).map_err(io)?;
-    let mut to = OpenOptions::new().create(true).append(true).open(&part).map_err(io)?;
+    let mut to = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(&part)
+        .map_err(io)?;
     if have < file.bytes {
         let response = get(url, have).await.map_err(hub)?;
         if response.status() == StatusCode::OK && have > 0 {
@@ -144,10 +180,18 @@ async fn download(url: &str, file: &Pinned, target: &Path, progress: &mut impl F
         let mut body = response.into_body();
         loop {
             let frame = tokio::time::timeout(SILENCE, body.frame()).await;
-            let frame = frame.map_err(|_| hub(format!("nothing came for {} s; run it again to go on", SILENCE.as_secs())))?;
+            let frame = frame.map_err(|_| {
+                hub(format!(
+                    "nothing came for {} s; run it again to go on",
+                    SILENCE.as_secs()
+                ))
+            })?;
             let Some(frame) = frame else { break };
-            let frame = frame.map_err(|_| hub("the connection broke; run it again to go on".to_owned()))?;
-            let Ok(data) = frame.into_data() else { continue };
+            let frame =
+                frame.map_err(|_| hub("the connection broke; run it again to go on".to_owned()))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
             have += data.len() as u64;
             if have > file.bytes {
                 let _ = std::fs::remove_file(&part);
@@ -158,17 +202,30 @@ async fn download(url: &str, file: &Pinned, target: &Path, progress: &mut impl F
             progress(file.path, have, file.bytes);
         }
         if have < file.bytes {
-            return Err(hub(format!("it ended after {have} of {} bytes; run it again to go on", file.bytes)));
+            return Err(hub(format!(
+                "it ended after {have} of {} bytes; run it again to go on",
+                file.bytes
+            )));
         }
     }
-    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found: String = hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     if found != file.sha256 {
         let _ = std::fs::remove_file(&part);
-        return Err(FetchError::Fingerprint { path: file.path, found });
+        return Err(FetchError::Fingerprint {
+            path: file.path,
+            found,
+        });
     }
     to.sync_all().map_err(io)?;
     drop(to);
-    std::fs::rename(&part, target).map_err(|source| FetchError::File { path: target.to_owned(), source })
+    std::fs::rename(&part, target).map_err(|source| FetchError::File {
+        path: target.to_owned(),
+        source,
+    })
 }
 
 /// The hash and the length of what an earlier attempt left; nothing of a file that is too long.
@@ -205,18 +262,34 @@ async fn get(url: &str, from: u64) -> Result<http::Response<hyper::body::Incomin
         if from > 0 {
             request = request.header(header::RANGE, format!("bytes={from}-"));
         }
-        let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
+        let request = request
+            .body(Empty::new())
+            .map_err(|error| error.to_string())?;
         let response = tokio::time::timeout(SILENCE, client.request(request))
             .await
             .map_err(|_| "it does not answer".to_owned())?
-            .map_err(|error| if error.is_connect() { "it cannot be connected to".to_owned() } else { "the connection broke".to_owned() })?;
+            .map_err(|error| {
+                if error.is_connect() {
+                    "it cannot be connected to".to_owned()
+                } else {
+                    "the connection broke".to_owned()
+                }
+            })?;
         let status = response.status();
         if status.is_redirection() {
-            let location = response.headers().get(header::LOCATION).and_then(|location| location.to_str().ok());
-            uri = next(&uri, location.ok_or("it points nowhere")?).ok_or("it points to what is no address")?;
+            let location = response
+                .headers()
+                .get(header::LOCATION)
+                .and_then(|location| location.to_str().ok());
+            uri = next(&uri, location.ok_or("it points nowhere")?)
+                .ok_or("it points to what is no address")?;
             continue;
         }
-        return if matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) { Ok(response) } else { Err(format!("status {status}")) };
+        return if matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) {
+            Ok(response)
+        } else {
+            Err(format!("status {status}"))
+        };
     }
     Err("it points on and on".to_owned())
 }

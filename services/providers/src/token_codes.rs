@@ -37,7 +37,8 @@ impl TokenCodes {
     #[must_use]
     pub fn encode(vectors: &[f32], dimensions: usize) -> Self {
         let dimensions = dimensions.max(1);
-        let mut bytes = Vec::with_capacity(1 + vectors.len().div_ceil(dimensions) * bytes_of(dimensions));
+        let mut bytes =
+            Vec::with_capacity(1 + vectors.len().div_ceil(dimensions) * bytes_of(dimensions));
         bytes.push(FORM);
         let mut levels = vec![0.0; dimensions];
         for vector in vectors.chunks_exact(dimensions) {
@@ -45,7 +46,12 @@ impl TokenCodes {
             let code = |value: f32| (value / step + MIDDLE).round().clamp(0.0, 15.0) as u8;
             let (first, second) = vector.split_at(bytes_of(dimensions));
             let second = second.iter().copied().chain(std::iter::repeat(0.0));
-            bytes.extend(first.iter().zip(second).map(|(low, high)| code(*low) | code(high) << 4));
+            bytes.extend(
+                first
+                    .iter()
+                    .zip(second)
+                    .map(|(low, high)| code(*low) | code(high) << 4),
+            );
         }
         Self { bytes, dimensions }
     }
@@ -56,7 +62,9 @@ impl TokenCodes {
     /// [`MalformedCodes`].
     pub fn from_bytes(bytes: Vec<u8>, dimensions: usize) -> Result<Self, MalformedCodes> {
         match bytes.split_first() {
-            Some((&FORM, codes)) if dimensions > 0 && codes.len() % bytes_of(dimensions) == 0 => Ok(Self { bytes, dimensions }),
+            Some((&FORM, codes)) if dimensions > 0 && codes.len() % bytes_of(dimensions) == 0 => {
+                Ok(Self { bytes, dimensions })
+            }
             _ => Err(MalformedCodes),
         }
     }
@@ -163,7 +171,12 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
             *lane += a * b;
         }
     }
-    let rest: f32 = of_a.remainder().iter().zip(of_b.remainder()).map(|(a, b)| a * b).sum();
+    let rest: f32 = of_a
+        .remainder()
+        .iter()
+        .zip(of_b.remainder())
+        .map(|(a, b)| a * b)
+        .sum();
     lanes.iter().sum::<f32>() + rest
 }
 
@@ -180,7 +193,9 @@ mod tests {
             state ^= state >> 27;
             (state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 40) as f32 / (1u32 << 23) as f32 - 1.0
         };
-        let mut vectors: Vec<f32> = (0..count * dimensions).map(|_| next() + next() + next()).collect();
+        let mut vectors: Vec<f32> = (0..count * dimensions)
+            .map(|_| next() + next() + next())
+            .collect();
         for vector in vectors.chunks_exact_mut(dimensions) {
             vector[0] += 4.0;
             let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
@@ -190,7 +205,10 @@ mod tests {
     }
 
     fn query(vectors: Vec<f32>, dimensions: usize) -> TokenVectors {
-        TokenVectors { ids: vec![0; vectors.len() / dimensions], vectors }
+        TokenVectors {
+            ids: vec![0; vectors.len() / dimensions],
+            vectors,
+        }
     }
 
     #[test]
@@ -201,16 +219,23 @@ mod tests {
             assert_eq!(codes.tokens(), 20);
             for vector in vectors.chunks_exact(dimensions) {
                 let itself = codes.best_similarities(&query(vector.to_vec(), dimensions))[0];
-                assert!(itself > 0.98 && itself < 1.0 + 1e-5, "{dimensions} dimensions: {itself}");
+                assert!(
+                    itself > 0.98 && itself < 1.0 + 1e-5,
+                    "{dimensions} dimensions: {itself}"
+                );
             }
         }
     }
 
     #[test]
     fn cosines_are_off_by_a_few_hundredths_at_most() {
-        let (texts, wanted) = (directions(200, 384), directions(230, 384).split_off(200 * 384));
+        let (texts, wanted) = (
+            directions(200, 384),
+            directions(230, 384).split_off(200 * 384),
+        );
         for text in texts.chunks_exact(384) {
-            let found = TokenCodes::encode(text, 384).best_similarities(&query(wanted.clone(), 384));
+            let found =
+                TokenCodes::encode(text, 384).best_similarities(&query(wanted.clone(), 384));
             for (found, wanted) in found.iter().zip(wanted.chunks_exact(384)) {
                 let exact = dot(text, wanted).max(0.0);
                 assert!((found - exact).abs() < 0.06, "{found} for {exact}");
@@ -223,11 +248,17 @@ mod tests {
         let vectors = directions(3, 64);
         let codes = TokenCodes::encode(&vectors, 64);
         let found = codes.best_similarities(&query(vectors[64..].to_vec(), 64));
-        assert!(found.len() == 2 && found.iter().all(|found| *found > 0.99), "{found:?}");
+        assert!(
+            found.len() == 2 && found.iter().all(|found| *found > 0.99),
+            "{found:?}"
+        );
         let opposite = vectors[..64].iter().map(|value| -value).collect();
         let found = TokenCodes::encode(&vectors[..64], 64).best_similarities(&query(opposite, 64));
         assert_eq!(found, [0.0], "no token is less than unlike");
-        assert_eq!(TokenCodes::encode(&[], 64).best_similarities(&query(vectors, 64)), [0.0; 3]);
+        assert_eq!(
+            TokenCodes::encode(&[], 64).best_similarities(&query(vectors, 64)),
+            [0.0; 3]
+        );
     }
 
     #[test]
@@ -236,30 +267,70 @@ mod tests {
         let bytes = codes.clone().into_bytes();
         assert_eq!(bytes.len(), 1 + 5 * 24);
         assert_eq!(TokenCodes::from_bytes(bytes.clone(), 48), Ok(codes));
-        assert_eq!(TokenCodes::from_bytes(bytes[..bytes.len() - 1].to_vec(), 48), Err(MalformedCodes), "cut");
-        assert_eq!(TokenCodes::from_bytes(bytes.clone(), 50), Err(MalformedCodes), "of another length");
-        assert_eq!(TokenCodes::from_bytes(bytes.clone(), 0), Err(MalformedCodes));
-        assert_eq!(TokenCodes::from_bytes([&[FORM + 1], &bytes[1..]].concat(), 48), Err(MalformedCodes), "of another form");
+        assert_eq!(
+            TokenCodes::from_bytes(bytes[..bytes.len() - 1].to_vec(), 48),
+            Err(MalformedCodes),
+            "cut"
+        );
+        assert_eq!(
+            TokenCodes::from_bytes(bytes.clone(), 50),
+            Err(MalformedCodes),
+            "of another length"
+        );
+        assert_eq!(
+            TokenCodes::from_bytes(bytes.clone(), 0),
+            Err(MalformedCodes)
+        );
+        assert_eq!(
+            TokenCodes::from_bytes([&[FORM + 1], &bytes[1..]].concat(), 48),
+            Err(MalformedCodes),
+            "of another form"
+        );
         assert_eq!(TokenCodes::from_bytes(Vec::new(), 48), Err(MalformedCodes));
         // Whatever the codes are, they are somebody's.
-        let any = TokenCodes::from_bytes([&[FORM][..], &[0x0F; 24], &[0xFF; 24], &[0; 24]].concat(), 48).unwrap();
-        assert!(any.best_similarities(&query(directions(4, 48), 48)).iter().all(|found| (0.0..1.0).contains(found)));
+        let any = TokenCodes::from_bytes(
+            [&[FORM][..], &[0x0F; 24], &[0xFF; 24], &[0; 24]].concat(),
+            48,
+        )
+        .unwrap();
+        assert!(
+            any.best_similarities(&query(directions(4, 48), 48))
+                .iter()
+                .all(|found| (0.0..1.0).contains(found))
+        );
     }
 
     #[test]
     fn vectors_without_a_direction_do_no_harm() {
-        let odd = [0.0; 8].into_iter().chain([f32::NAN; 8]).chain([f32::INFINITY; 8]).collect::<Vec<_>>();
+        let odd = [0.0; 8]
+            .into_iter()
+            .chain([f32::NAN; 8])
+            .chain([f32::INFINITY; 8])
+            .collect::<Vec<_>>();
         let codes = TokenCodes::encode(&odd, 8);
         assert_eq!(codes.tokens(), 3);
-        assert!(codes.best_similarities(&query(directions(2, 8), 8)).iter().all(|found| found.is_finite()));
+        assert!(
+            codes
+                .best_similarities(&query(directions(2, 8), 8))
+                .iter()
+                .all(|found| found.is_finite())
+        );
     }
 
     #[test]
     fn every_processor_finds_the_same() {
-        let (texts, wanted) = (TokenCodes::encode(&directions(9, 100), 100), directions(4, 100));
+        let (texts, wanted) = (
+            TokenCodes::encode(&directions(9, 100), 100),
+            directions(4, 100),
+        );
         let (mut fast, mut plain) = ([0.0; 4], [0.0; 4]);
         raise(texts.codes(), 100, &wanted, &mut fast);
         raise_each(texts.codes(), 100, &wanted, &mut plain);
-        assert!(fast.iter().zip(&plain).all(|(fast, plain)| (fast - plain).abs() < 1e-5), "{fast:?} {plain:?}");
+        assert!(
+            fast.iter()
+                .zip(&plain)
+                .all(|(fast, plain)| (fast - plain).abs() < 1e-5),
+            "{fast:?} {plain:?}"
+        );
     }
 }

@@ -14,7 +14,11 @@ const SHA256: &str = "71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2da
 const MODEL: Fetchable = Fetchable {
     name: "m",
     repository: "owner/m",
-    files: &[Pinned { path: "model.safetensors", bytes: 26, sha256: SHA256 }],
+    files: &[Pinned {
+        path: "model.safetensors",
+        bytes: 26,
+        sha256: SHA256,
+    }],
     settings: &[("1_Pooling/config.json", "{}")],
 };
 
@@ -29,17 +33,28 @@ async fn hub(behaviour: Behaviour) -> (String, Arc<AtomicUsize>) {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut bytes = Vec::new();
-            while !bytes.ends_with(b"\r\n\r\n") && stream.read_buf(&mut bytes).await.is_ok_and(|read| read > 0) {}
+            while !bytes.ends_with(b"\r\n\r\n")
+                && stream.read_buf(&mut bytes).await.is_ok_and(|read| read > 0)
+            {}
             let head = String::from_utf8_lossy(&bytes).to_lowercase();
             let answer = if head.starts_with("get /owner/m/resolve/main/model.safetensors ") {
                 format!("HTTP/1.1 302 Found\r\nlocation: {own}/cdn/file?signed=1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
                     .into_bytes()
             } else {
-                let from = head.split("range: bytes=").nth(1).and_then(|rest| rest.split('-').next()?.parse().ok()).unwrap_or(0);
+                let from = head
+                    .split("range: bytes=")
+                    .nth(1)
+                    .and_then(|rest| rest.split('-').next()?.parse().ok())
+                    .unwrap_or(0);
                 let (status, body) = behaviour(count.fetch_add(1, Ordering::SeqCst), from);
-                let claimed =
-                    if status.starts_with("20") { CONTENT.len() - if status.starts_with("206") { from } else { 0 } } else { body.len() };
-                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {claimed}\r\nconnection: close\r\n\r\n");
+                let claimed = if status.starts_with("20") {
+                    CONTENT.len() - if status.starts_with("206") { from } else { 0 }
+                } else {
+                    body.len()
+                };
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-length: {claimed}\r\nconnection: close\r\n\r\n"
+                );
                 [head.as_bytes(), &body].concat()
             };
             let _ = stream.write_all(&answer).await;
@@ -50,49 +65,119 @@ async fn hub(behaviour: Behaviour) -> (String, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_download_that_breaks_off_goes_on_where_it_was() {
-    let (url, requests) =
-        hub(
-            |number, from| if number == 0 { ("200 OK", CONTENT[..10].to_vec()) } else { ("206 Partial Content", CONTENT[from..].to_vec()) },
-        )
-        .await;
+    let (url, requests) = hub(|number, from| {
+        if number == 0 {
+            ("200 OK", CONTENT[..10].to_vec())
+        } else {
+            ("206 Partial Content", CONTENT[from..].to_vec())
+        }
+    })
+    .await;
     let directory = tempfile::tempdir().unwrap();
-    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ()).await.unwrap_err();
+    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err();
     assert!(matches!(error, FetchError::Hub { .. }), "{error}");
-    assert!(!directory.path().join("model.safetensors").exists(), "nothing half is in place");
+    assert!(
+        !directory.path().join("model.safetensors").exists(),
+        "nothing half is in place"
+    );
     let mut seen = Vec::new();
-    fetch(&MODEL, &url, directory.path(), |file, have, all| seen.push((file, have, all))).await.unwrap();
-    assert_eq!(std::fs::read(directory.path().join("model.safetensors")).unwrap(), CONTENT);
+    fetch(&MODEL, &url, directory.path(), |file, have, all| {
+        seen.push((file, have, all))
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        std::fs::read(directory.path().join("model.safetensors")).unwrap(),
+        CONTENT
+    );
     assert_eq!(seen.last(), Some(&("model.safetensors", 26, 26)));
     assert!(seen[0].1 > 10, "it did not begin anew");
-    assert_eq!(std::fs::read(directory.path().join("1_Pooling/config.json")).unwrap(), b"{}");
-    fetch(&MODEL, &url, directory.path(), |_, _, _| ()).await.unwrap();
-    assert_eq!(requests.load(Ordering::SeqCst), 2, "what is there is not fetched again");
+    assert_eq!(
+        std::fs::read(directory.path().join("1_Pooling/config.json")).unwrap(),
+        b"{}"
+    );
+    fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap();
+    assert_eq!(
+        requests.load(Ordering::SeqCst),
+        2,
+        "what is there is not fetched again"
+    );
 }
 
 #[tokio::test]
 async fn a_hub_that_cannot_resume_sends_it_all_again() {
-    let (url, _) = hub(|number, _| ("200 OK", if number == 0 { CONTENT[..10].to_vec() } else { CONTENT.to_vec() })).await;
+    let (url, _) = hub(|number, _| {
+        (
+            "200 OK",
+            if number == 0 {
+                CONTENT[..10].to_vec()
+            } else {
+                CONTENT.to_vec()
+            },
+        )
+    })
+    .await;
     let directory = tempfile::tempdir().unwrap();
-    fetch(&MODEL, &url, directory.path(), |_, _, _| ()).await.unwrap_err();
-    fetch(&MODEL, &url, directory.path(), |_, _, _| ()).await.unwrap();
-    assert_eq!(std::fs::read(directory.path().join("model.safetensors")).unwrap(), CONTENT);
+    fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err();
+    fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap();
+    assert_eq!(
+        std::fs::read(directory.path().join("model.safetensors")).unwrap(),
+        CONTENT
+    );
 }
 
 #[tokio::test]
 async fn another_file_than_expected_is_thrown_away() {
-    let (url, _) = hub(|number, _| ("200 OK", if number == 0 { CONTENT.to_ascii_uppercase() } else { CONTENT.to_vec() })).await;
+    let (url, _) = hub(|number, _| {
+        (
+            "200 OK",
+            if number == 0 {
+                CONTENT.to_ascii_uppercase()
+            } else {
+                CONTENT.to_vec()
+            },
+        )
+    })
+    .await;
     let directory = tempfile::tempdir().unwrap();
-    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ()).await.unwrap_err();
-    assert!(matches!(error, FetchError::Fingerprint { path: "model.safetensors", .. }), "{error}");
-    fetch(&MODEL, &url, directory.path(), |_, _, _| ()).await.unwrap();
+    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            FetchError::Fingerprint {
+                path: "model.safetensors",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_missing_file_and_an_absent_hub_are_sentences() {
     let (url, _) = hub(|_, _| ("404 Not Found", Vec::new())).await;
     let directory = tempfile::tempdir().unwrap();
-    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ()).await.unwrap_err().to_string();
+    let error = fetch(&MODEL, &url, directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("404"), "{error}");
-    let error = fetch(&MODEL, "http://127.0.0.1:1", directory.path(), |_, _, _| ()).await.unwrap_err().to_string();
+    let error = fetch(&MODEL, "http://127.0.0.1:1", directory.path(), |_, _, _| ())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("cannot be connected to"), "{error}");
 }

@@ -22,7 +22,14 @@ const ALL: usize = 1_000;
 
 /// The number in a text makes its vector, so that nobody can get another one's unnoticed.
 fn vector(text: &Value) -> Vec<f32> {
-    let number = text.as_str().unwrap().rsplit(' ').next().unwrap().parse().unwrap_or(0.0);
+    let number = text
+        .as_str()
+        .unwrap()
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap_or(0.0);
     vec![number, 1.0]
 }
 
@@ -39,9 +46,19 @@ fn vectors(request: &Seen) -> Value {
 }
 
 async fn connect(server: &Server, dialect: Dialect) -> Arc<HttpEmbedder> {
-    let access = Access { url: server.url.clone(), key: None, patience: Duration::from_secs(60) };
+    let access = Access {
+        url: server.url.clone(),
+        key: None,
+        patience: Duration::from_secs(60),
+    };
     let name = "m".to_owned();
-    let remote = RemoteModel { dialect, name, dimensions: None, prefixes: Prefixes::default(), wish: ChunkWish::default() };
+    let remote = RemoteModel {
+        dialect,
+        name,
+        dimensions: None,
+        prefixes: Prefixes::default(),
+        wish: ChunkWish::default(),
+    };
     Arc::new(HttpEmbedder::connect(&access, remote).await.unwrap())
 }
 
@@ -51,11 +68,17 @@ async fn held(dialect: Dialect) -> (Server, Arc<HttpEmbedder>, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(1));
     let of_server = Arc::clone(&gate);
     let server = Server::start(move |request, _| {
-        if inputs(request).iter().any(|text| text.as_str().unwrap().contains("bad")) {
+        if inputs(request)
+            .iter()
+            .any(|text| text.as_str().unwrap().contains("bad"))
+        {
             return Reply::Status(400, &[], json!({"error": {"message": "a text is bad"}}));
         }
         let answer = if dialect == Dialect::Voyage {
-            let items = inputs(request).iter().enumerate().map(|(n, text)| json!({"index": n, "embedding": vector(text)}));
+            let items = inputs(request)
+                .iter()
+                .enumerate()
+                .map(|(n, text)| json!({"index": n, "embedding": vector(text)}));
             json!({"data": items.collect::<Vec<_>>()})
         } else {
             vectors(request)
@@ -68,12 +91,18 @@ async fn held(dialect: Dialect) -> (Server, Arc<HttpEmbedder>, Arc<Semaphore>) {
 }
 
 /// Requests of one text each that take every place.
-async fn take_all_places(server: &Server, embedder: &Arc<HttpEmbedder>) -> Vec<tokio::task::JoinHandle<()>> {
+async fn take_all_places(
+    server: &Server,
+    embedder: &Arc<HttpEmbedder>,
+) -> Vec<tokio::task::JoinHandle<()>> {
     let mut tasks = Vec::new();
     for n in 0..PLACES {
         let own = Arc::clone(embedder);
         tasks.push(tokio::spawn(async move {
-            assert_eq!(own.embed(text(n), Role::Document).await.unwrap(), [[n as f32, 1.0]]);
+            assert_eq!(
+                own.embed(text(n), Role::Document).await.unwrap(),
+                [[n as f32, 1.0]]
+            );
         }));
         // The first request was the one that asked for the length of vectors.
         server.until(n + 2).await;
@@ -91,7 +120,9 @@ async fn finish(tasks: Vec<tokio::task::JoinHandle<()>>) {
 async fn callers_that_come_while_every_place_is_taken_share_a_request_and_get_their_own_vectors() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
     let first = take_all_places(&server, &embedder).await;
-    let mut others = std::pin::pin!(join_all((PLACES..32).map(|n| embedder.embed(text(n), Role::Document))));
+    let mut others = std::pin::pin!(join_all(
+        (PLACES..32).map(|n| embedder.embed(text(n), Role::Document))
+    ));
     assert!(futures::poll!(others.as_mut()).is_pending());
     gate.add_permits(ALL);
     for (n, vectors) in (PLACES..).zip(others.await) {
@@ -105,7 +136,11 @@ async fn callers_that_come_while_every_place_is_taken_share_a_request_and_get_th
 async fn a_lone_caller_is_asked_for_at_once_and_requests_are_no_larger_than_the_provider_takes() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
     let first = take_all_places(&server, &embedder).await;
-    assert_eq!(server.count(), 1 + PLACES, "each went alone, while those before it were not answered");
+    assert_eq!(
+        server.count(),
+        1 + PLACES,
+        "each went alone, while those before it were not answered"
+    );
     let mut others = std::pin::pin!(join_all((0..30).map(|n| {
         let texts: Vec<String> = (0..3).flat_map(|part| text(n * 3 + part)).collect();
         embedder.embed(texts, Role::Document)
@@ -114,11 +149,21 @@ async fn a_lone_caller_is_asked_for_at_once_and_requests_are_no_larger_than_the_
     gate.add_permits(ALL);
     for (n, vectors) in others.await.into_iter().enumerate() {
         let first = n as f32 * 3.0;
-        assert_eq!(vectors.unwrap(), [[first, 1.0], [first + 1.0, 1.0], [first + 2.0, 1.0]]);
+        assert_eq!(
+            vectors.unwrap(),
+            [[first, 1.0], [first + 1.0, 1.0], [first + 2.0, 1.0]]
+        );
     }
     finish(first).await;
-    let sizes: Vec<usize> = server.seen.lock().await[1 + PLACES..].iter().map(|seen| inputs(seen).len()).collect();
-    assert_eq!((sizes.iter().sum::<usize>(), sizes.iter().max()), (90, Some(&30)), "{sizes:?}");
+    let sizes: Vec<usize> = server.seen.lock().await[1 + PLACES..]
+        .iter()
+        .map(|seen| inputs(seen).len())
+        .collect();
+    assert_eq!(
+        (sizes.iter().sum::<usize>(), sizes.iter().max()),
+        (90, Some(&30)),
+        "{sizes:?}"
+    );
     assert_eq!(sizes.len(), 3, "{sizes:?}");
 }
 
@@ -126,19 +171,30 @@ async fn a_lone_caller_is_asked_for_at_once_and_requests_are_no_larger_than_the_
 async fn a_bad_text_fails_its_caller_alone() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
     let first = take_all_places(&server, &embedder).await;
-    let calls = (0..28).map(|n| embedder.embed(vec![format!("{} {n}", if n == 17 { "bad" } else { "good" })], Role::Document));
+    let calls = (0..28).map(|n| {
+        embedder.embed(
+            vec![format!("{} {n}", if n == 17 { "bad" } else { "good" })],
+            Role::Document,
+        )
+    });
     let mut others = std::pin::pin!(join_all(calls));
     assert!(futures::poll!(others.as_mut()).is_pending());
     gate.add_permits(ALL);
     for (n, outcome) in others.await.into_iter().enumerate() {
         match outcome {
             Ok(vectors) => assert_eq!(vectors, [[n as f32, 1.0]]),
-            Err(error) => assert!(n == 17 && matches!(&error, ProviderError::Refused(what) if what.contains("bad")), "{n}: {error}"),
+            Err(error) => assert!(
+                n == 17 && matches!(&error, ProviderError::Refused(what) if what.contains("bad")),
+                "{n}: {error}"
+            ),
         }
     }
     finish(first).await;
     let asked = server.count() - 1 - PLACES;
-    assert!((3..=11).contains(&asked), "28 callers, one of them bad: {asked} requests");
+    assert!(
+        (3..=11).contains(&asked),
+        "28 callers, one of them bad: {asked} requests"
+    );
 }
 
 #[tokio::test]
@@ -160,7 +216,13 @@ async fn a_key_that_is_refused_is_not_tried_for_each_caller() {
 async fn queries_and_documents_go_in_requests_of_their_own() {
     let (server, embedder, gate) = held(Dialect::Voyage).await;
     let first = take_all_places(&server, &embedder).await;
-    let role = |n| if n % 2 == 0 { Role::Query } else { Role::Document };
+    let role = |n| {
+        if n % 2 == 0 {
+            Role::Query
+        } else {
+            Role::Document
+        }
+    };
     let mut others = std::pin::pin!(join_all((0..10).map(|n| embedder.embed(text(n), role(n)))));
     assert!(futures::poll!(others.as_mut()).is_pending());
     gate.add_permits(ALL);
@@ -169,9 +231,15 @@ async fn queries_and_documents_go_in_requests_of_their_own() {
     }
     finish(first).await;
     let seen = server.seen.lock().await;
-    let kinds: Vec<(&Value, usize)> = seen[1 + PLACES..].iter().map(|seen| (&seen.body["input_type"], inputs(seen).len())).collect();
+    let kinds: Vec<(&Value, usize)> = seen[1 + PLACES..]
+        .iter()
+        .map(|seen| (&seen.body["input_type"], inputs(seen).len()))
+        .collect();
     assert_eq!(kinds.len(), 2, "{kinds:?}");
-    assert!(kinds.contains(&(&json!("query"), 5)) && kinds.contains(&(&json!("document"), 5)), "{kinds:?}");
+    assert!(
+        kinds.contains(&(&json!("query"), 5)) && kinds.contains(&(&json!("document"), 5)),
+        "{kinds:?}"
+    );
 }
 
 #[tokio::test]
@@ -179,7 +247,9 @@ async fn callers_that_go_away_leave_nothing_behind() {
     let (server, embedder, gate) = held(Dialect::Ollama).await;
     let first = take_all_places(&server, &embedder).await;
     {
-        let mut gone = std::pin::pin!(join_all((10..20).map(|n| embedder.embed(text(n), Role::Document))));
+        let mut gone = std::pin::pin!(join_all(
+            (10..20).map(|n| embedder.embed(text(n), Role::Document))
+        ));
         assert!(futures::poll!(gone.as_mut()).is_pending());
     }
     let mut stays = embedder.embed(text(20), Role::Document);
@@ -191,5 +261,9 @@ async fn callers_that_go_away_leave_nothing_behind() {
     server.until(1 + PLACES + 1).await;
     gate.add_permits(ALL);
     assert_eq!(stays.await.unwrap(), [[20.0, 1.0]]);
-    assert_eq!(inputs(&server.last().await), &[json!("text 20")], "what waited for those who left is not sent");
+    assert_eq!(
+        inputs(&server.last().await),
+        &[json!("text 20")],
+        "what waited for those who left is not sent"
+    );
 }

@@ -15,11 +15,21 @@ use server::{Reply, Seen, Server};
 
 /// So patient that a busy machine fails no test.
 fn access(url: &str) -> Access {
-    Access { url: url.to_owned(), key: Some(Secret::new("key-of-the-test")), patience: Duration::from_secs(30) }
+    Access {
+        url: url.to_owned(),
+        key: Some(Secret::new("key-of-the-test")),
+        patience: Duration::from_secs(30),
+    }
 }
 
 fn remote(dialect: Dialect) -> RemoteModel {
-    RemoteModel { dialect, name: "m".to_owned(), dimensions: None, prefixes: Prefixes::default(), wish: ChunkWish::default() }
+    RemoteModel {
+        dialect,
+        name: "m".to_owned(),
+        dimensions: None,
+        prefixes: Prefixes::default(),
+        wish: ChunkWish::default(),
+    }
 }
 
 /// The vector of the n-th text of a request.
@@ -33,16 +43,31 @@ fn vectors(count: usize) -> Vec<Value> {
 
 /// The same as base64 of its bytes.
 fn base64_of(vector: &Value) -> Value {
-    let numbers = vector.as_array().unwrap().iter().map(|number| number.as_f64().unwrap() as f32);
+    let numbers = vector
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|number| number.as_f64().unwrap() as f32);
     json!(STANDARD.encode(numbers.flat_map(f32::to_le_bytes).collect::<Vec<u8>>()))
 }
 
 /// An answer in the recorded shape of the provider; lists with an index come in reverse.
 fn recorded(dialect: Dialect, request: &Value) -> Value {
     let count = |key: &str| request[key].as_array().map_or(0, Vec::len);
-    let encoded = |n| if request["encoding_format"] == "base64" { base64_of(&vector(n)) } else { vector(n) };
+    let encoded = |n| {
+        if request["encoding_format"] == "base64" {
+            base64_of(&vector(n))
+        } else {
+            vector(n)
+        }
+    };
     let indexed = |count: usize| -> Vec<Value> {
-        (0..count).rev().map(|index| json!({"object": "embedding", "index": index, "embedding": encoded(index)})).collect()
+        (0..count)
+            .rev()
+            .map(
+                |index| json!({"object": "embedding", "index": index, "embedding": encoded(index)}),
+            )
+            .collect()
     };
     match dialect {
         Dialect::Ollama => {
@@ -50,33 +75,67 @@ fn recorded(dialect: Dialect, request: &Value) -> Value {
                                   "prompt_eval_count": 8})
         }
         Dialect::Tei => json!(vectors(count("inputs"))),
-        Dialect::Cohere => json!({"id": "da6e", "embeddings": {"float": vectors(count("texts"))}, "texts": request["texts"],
-                                  "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 2}}}),
-        Dialect::OpenAi | Dialect::Azure | Dialect::Voyage => json!({"object": "list", "data": indexed(count("input")), "model": "m",
-                                                                    "usage": {"prompt_tokens": 8, "total_tokens": 8}}),
+        Dialect::Cohere => {
+            json!({"id": "da6e", "embeddings": {"float": vectors(count("texts"))}, "texts": request["texts"],
+                                  "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 2}}})
+        }
+        Dialect::OpenAi | Dialect::Azure | Dialect::Voyage => {
+            json!({"object": "list", "data": indexed(count("input")), "model": "m",
+                                                                    "usage": {"prompt_tokens": 8, "total_tokens": 8}})
+        }
     }
 }
 
-const DIALECTS: [Dialect; 6] = [Dialect::Ollama, Dialect::OpenAi, Dialect::Azure, Dialect::Tei, Dialect::Voyage, Dialect::Cohere];
+const DIALECTS: [Dialect; 6] = [
+    Dialect::Ollama,
+    Dialect::OpenAi,
+    Dialect::Azure,
+    Dialect::Tei,
+    Dialect::Voyage,
+    Dialect::Cohere,
+];
 
 fn texts(count: usize) -> Vec<String> {
     (0..count).map(|n| format!("text {n}")).collect()
 }
 
 #[tokio::test]
-async fn every_provider_is_asked_as_it_documents_and_its_answer_is_read_in_the_order_of_the_texts() {
+async fn every_provider_is_asked_as_it_documents_and_its_answer_is_read_in_the_order_of_the_texts()
+{
     for dialect in DIALECTS {
-        let server = Server::start(move |request, _| Reply::Json(recorded(dialect, &request.body))).await;
-        let embedder = HttpEmbedder::connect(&access(&server.url), remote(dialect)).await.unwrap();
-        assert_eq!((embedder.model().provider, embedder.model().dimensions), (dialect.name(), 3));
+        let server =
+            Server::start(move |request, _| Reply::Json(recorded(dialect, &request.body))).await;
+        let embedder = HttpEmbedder::connect(&access(&server.url), remote(dialect))
+            .await
+            .unwrap();
+        assert_eq!(
+            (embedder.model().provider, embedder.model().dimensions),
+            (dialect.name(), 3)
+        );
         let found = embedder.embed(texts(3), Role::Query).await.unwrap();
-        assert_eq!(found, [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25], [3.0, 0.5, -0.25]], "{dialect:?}");
+        assert_eq!(
+            found,
+            [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25], [3.0, 0.5, -0.25]],
+            "{dialect:?}"
+        );
         let Seen { path, head, body } = server.last().await;
         let (wanted_path, wanted_body) = match dialect {
-            Dialect::Ollama => ("/api/embed", json!({"model": "m", "input": texts(3), "truncate": true})),
-            Dialect::OpenAi => ("/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "base64"})),
-            Dialect::Azure => ("/openai/v1/embeddings", json!({"model": "m", "input": texts(3), "encoding_format": "base64"})),
-            Dialect::Tei => ("/embed", json!({"inputs": texts(3), "normalize": true, "truncate": true})),
+            Dialect::Ollama => (
+                "/api/embed",
+                json!({"model": "m", "input": texts(3), "truncate": true}),
+            ),
+            Dialect::OpenAi => (
+                "/embeddings",
+                json!({"model": "m", "input": texts(3), "encoding_format": "base64"}),
+            ),
+            Dialect::Azure => (
+                "/openai/v1/embeddings",
+                json!({"model": "m", "input": texts(3), "encoding_format": "base64"}),
+            ),
+            Dialect::Tei => (
+                "/embed",
+                json!({"inputs": texts(3), "normalize": true, "truncate": true}),
+            ),
             Dialect::Voyage => (
                 "/v1/embeddings",
                 json!({"model": "m", "input": texts(3), "input_type": "query", "truncation": true, "encoding_format": "base64"}),
@@ -88,32 +147,74 @@ async fn every_provider_is_asked_as_it_documents_and_its_answer_is_read_in_the_o
             ),
         };
         assert_eq!((path.as_str(), body), (wanted_path, wanted_body));
-        let key = if dialect == Dialect::Azure { "api-key: key-of-the-test" } else { "authorization: bearer key-of-the-test" };
+        let key = if dialect == Dialect::Azure {
+            "api-key: key-of-the-test"
+        } else {
+            "authorization: bearer key-of-the-test"
+        };
         assert!(head.contains(key), "{head}");
     }
 }
 
 #[tokio::test]
 async fn many_texts_go_in_several_requests_of_what_the_provider_takes() {
-    let server = Server::start(|request, _| Reply::Json(recorded(Dialect::Cohere, &request.body))).await;
-    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::Cohere)).await.unwrap();
-    assert_eq!(embedder.embed(texts(200), Role::Document).await.unwrap().len(), 200);
-    let sizes: Vec<usize> = server.seen.lock().await[1..].iter().map(|seen| seen.body["texts"].as_array().unwrap().len()).collect();
+    let server =
+        Server::start(|request, _| Reply::Json(recorded(Dialect::Cohere, &request.body))).await;
+    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::Cohere))
+        .await
+        .unwrap();
+    assert_eq!(
+        embedder
+            .embed(texts(200), Role::Document)
+            .await
+            .unwrap()
+            .len(),
+        200
+    );
+    let sizes: Vec<usize> = server.seen.lock().await[1..]
+        .iter()
+        .map(|seen| seen.body["texts"].as_array().unwrap().len())
+        .collect();
     assert_eq!(sizes, [96, 96, 8]);
 }
 
 #[tokio::test]
 async fn dimensions_and_prefixes_are_sent_when_they_are_wanted() {
-    let server = Server::start(|request, _| Reply::Json(recorded(Dialect::Voyage, &request.body))).await;
-    let prefixes = Prefixes { query: "find: ".to_owned(), document: "keep: ".to_owned() };
-    let wanted = RemoteModel { dimensions: Some(3), prefixes, ..remote(Dialect::Voyage) };
-    let embedder = HttpEmbedder::connect(&access(&server.url), wanted).await.unwrap();
+    let server =
+        Server::start(|request, _| Reply::Json(recorded(Dialect::Voyage, &request.body))).await;
+    let prefixes = Prefixes {
+        query: "find: ".to_owned(),
+        document: "keep: ".to_owned(),
+    };
+    let wanted = RemoteModel {
+        dimensions: Some(3),
+        prefixes,
+        ..remote(Dialect::Voyage)
+    };
+    let embedder = HttpEmbedder::connect(&access(&server.url), wanted)
+        .await
+        .unwrap();
     embedder.embed(texts(1), Role::Document).await.unwrap();
     let body = server.last().await.body;
-    assert_eq!((&body["output_dimension"], &body["input"], &body["input_type"]), (&json!(3), &json!(["keep: text 0"]), &json!("document")));
-    let other = RemoteModel { dimensions: Some(4), ..remote(Dialect::Voyage) };
-    let error = HttpEmbedder::connect(&access(&server.url), other).await.unwrap_err();
-    assert!(matches!(&error, ProviderError::Refused(what) if what.contains("3 dimensions, not 4")), "{error}");
+    assert_eq!(
+        (
+            &body["output_dimension"],
+            &body["input"],
+            &body["input_type"]
+        ),
+        (&json!(3), &json!(["keep: text 0"]), &json!("document"))
+    );
+    let other = RemoteModel {
+        dimensions: Some(4),
+        ..remote(Dialect::Voyage)
+    };
+    let error = HttpEmbedder::connect(&access(&server.url), other)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, ProviderError::Refused(what) if what.contains("3 dimensions, not 4")),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -124,38 +225,66 @@ async fn a_server_that_gives_lists_whatever_it_is_asked_is_understood() {
         Reply::Json(recorded(Dialect::OpenAi, &plain))
     })
     .await;
-    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap();
-    assert_eq!(embedder.embed(texts(2), Role::Query).await.unwrap(), [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25]]);
+    let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi))
+        .await
+        .unwrap();
+    assert_eq!(
+        embedder.embed(texts(2), Role::Query).await.unwrap(),
+        [[1.0, 0.5, -0.25], [2.0, 0.5, -0.25]]
+    );
     assert_eq!(server.last().await.body["encoding_format"], "base64");
 }
 
 #[tokio::test]
 async fn a_server_that_refuses_base64_is_asked_for_lists_from_then_on() {
     for (status, refusal) in [
-        (400, json!({"error": {"message": "encoding_format 'base64' is not supported", "type": "invalid_request_error"}})),
-        (400, json!({"error": {"message": "Unknown parameter", "param": "encoding_format"}})),
-        (422, json!({"detail": [{"type": "literal_error", "loc": ["body", "encoding_format"], "msg": "Input should be 'float'"}]})),
+        (
+            400,
+            json!({"error": {"message": "encoding_format 'base64' is not supported", "type": "invalid_request_error"}}),
+        ),
+        (
+            400,
+            json!({"error": {"message": "Unknown parameter", "param": "encoding_format"}}),
+        ),
+        (
+            422,
+            json!({"detail": [{"type": "literal_error", "loc": ["body", "encoding_format"], "msg": "Input should be 'float'"}]}),
+        ),
     ] {
         let said = refusal.clone();
-        let server = Server::start(move |request, _| match request.body.get("encoding_format") {
-            Some(_) => Reply::Status(status, &[], said.clone()),
-            None => Reply::Json(recorded(Dialect::OpenAi, &request.body)),
-        })
+        let server = Server::start(
+            move |request, _| match request.body.get("encoding_format") {
+                Some(_) => Reply::Status(status, &[], said.clone()),
+                None => Reply::Json(recorded(Dialect::OpenAi, &request.body)),
+            },
+        )
         .await;
-        let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap();
+        let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi))
+            .await
+            .unwrap();
         assert_eq!(server.count(), 2, "{refusal}");
         embedder.embed(texts(2), Role::Query).await.unwrap();
         embedder.embed(texts(2), Role::Document).await.unwrap();
         assert_eq!(server.count(), 4, "{refusal}");
     }
-    let server = Server::start(|_, _| Reply::Status(400, &[], json!({"error": {"message": "no such model"}}))).await;
-    HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap_err();
+    let server = Server::start(|_, _| {
+        Reply::Status(400, &[], json!({"error": {"message": "no such model"}}))
+    })
+    .await;
+    HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi))
+        .await
+        .unwrap_err();
     assert_eq!(server.count(), 1, "other refusals are final");
 }
 
 #[tokio::test]
 async fn what_is_no_base64_of_numbers_is_not_used() {
-    let nan = STANDARD.encode([1.0f32, f32::NAN, 0.0].into_iter().flat_map(f32::to_le_bytes).collect::<Vec<u8>>());
+    let nan = STANDARD.encode(
+        [1.0f32, f32::NAN, 0.0]
+            .into_iter()
+            .flat_map(f32::to_le_bytes)
+            .collect::<Vec<u8>>(),
+    );
     for wrong in ["", "*", "AAA", "AAAAAAA=", nan.as_str()] {
         let answer = json!({"data": [{"index": 0, "embedding": wrong}]});
         let server = Server::start(move |request, number| match number {
@@ -163,26 +292,41 @@ async fn what_is_no_base64_of_numbers_is_not_used() {
             _ => Reply::Json(answer.clone()),
         })
         .await;
-        let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi)).await.unwrap();
+        let embedder = HttpEmbedder::connect(&access(&server.url), remote(Dialect::OpenAi))
+            .await
+            .unwrap();
         let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
-        assert!(matches!(error, ProviderError::Malformed(_)), "{wrong}: {error}");
+        assert!(
+            matches!(error, ProviderError::Malformed(_)),
+            "{wrong}: {error}"
+        );
     }
 }
 
 /// An embedder whose server answers well once and then as told.
-async fn faulty(reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> (Server, HttpEmbedder) {
+async fn faulty(
+    reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static,
+) -> (Server, HttpEmbedder) {
     faulty_for(access("").patience, reply).await
 }
 
 /// As [`faulty`], with an embedder that waits this long.
-async fn faulty_for(patience: Duration, reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> (Server, HttpEmbedder) {
+async fn faulty_for(
+    patience: Duration,
+    reply: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static,
+) -> (Server, HttpEmbedder) {
     let server = Server::start(move |request, number| match number {
         0 => Reply::Json(recorded(Dialect::Ollama, &request.body)),
         number => reply(request, number),
     })
     .await;
-    let access = Access { patience, ..access(&server.url) };
-    let embedder = HttpEmbedder::connect(&access, remote(Dialect::Ollama)).await.unwrap();
+    let access = Access {
+        patience,
+        ..access(&server.url)
+    };
+    let embedder = HttpEmbedder::connect(&access, remote(Dialect::Ollama))
+        .await
+        .unwrap();
     (server, embedder)
 }
 
@@ -195,17 +339,24 @@ async fn overload_is_retried_after_the_pause_the_server_asks_for() {
     };
     let (server, embedder) = faulty(busy).await;
     let started = Instant::now();
-    assert_eq!(embedder.embed(texts(1), Role::Query).await.unwrap().len(), 1);
+    assert_eq!(
+        embedder.embed(texts(1), Role::Query).await.unwrap().len(),
+        1
+    );
     assert!(started.elapsed() >= Duration::from_secs(1));
     assert_eq!(server.count(), 4);
 }
 
 #[tokio::test]
 async fn a_long_pause_is_handed_to_the_caller() {
-    let (server, embedder) = faulty(|_, _| Reply::Status(429, &[("retry-after", "120")], json!({"error": "later"}))).await;
+    let (server, embedder) =
+        faulty(|_, _| Reply::Status(429, &[("retry-after", "120")], json!({"error": "later"})))
+            .await;
     let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
-    let expected =
-        ProviderError::Unavailable { what: "status 429 Too Many Requests: later".to_owned(), retry_after: Some(Duration::from_secs(120)) };
+    let expected = ProviderError::Unavailable {
+        what: "status 429 Too Many Requests: later".to_owned(),
+        retry_after: Some(Duration::from_secs(120)),
+    };
     assert_eq!((error, server.count()), (expected, 2));
 }
 
@@ -219,41 +370,80 @@ async fn a_provider_that_is_away_is_left_alone_until_it_may_be_back() {
     for _ in 0..3 {
         embedder.embed(texts(1), Role::Query).await.unwrap_err();
     }
-    assert_eq!(server.count(), 10, "one to connect, and three attempts of each call");
+    assert_eq!(
+        server.count(),
+        10,
+        "one to connect, and three attempts of each call"
+    );
     let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
-    assert!(error.may_pass() && error.to_string().contains("starting; it is asked again in "), "{error}");
+    assert!(
+        error.may_pass()
+            && error
+                .to_string()
+                .contains("starting; it is asked again in "),
+        "{error}"
+    );
     assert_eq!(server.count(), 10);
     tokio::time::sleep(Duration::from_millis(2_100)).await;
-    assert_eq!(embedder.embed(texts(1), Role::Query).await.unwrap().len(), 1);
+    assert_eq!(
+        embedder.embed(texts(1), Role::Query).await.unwrap().len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn a_text_that_the_server_fails_at_keeps_nobody_from_asking() {
     let fails = |request: &Seen, _| match request.body["input"][0].as_str() {
-        Some(text) if text.contains("poison") => Reply::Status(500, &[], json!({"error": "json: unsupported value: NaN"})),
+        Some(text) if text.contains("poison") => {
+            Reply::Status(500, &[], json!({"error": "json: unsupported value: NaN"}))
+        }
         _ => Reply::Json(recorded(Dialect::Ollama, &request.body)),
     };
     let (_server, embedder) = faulty(fails).await;
     for _ in 0..4 {
-        assert!(embedder.embed(vec!["poison".to_owned()], Role::Document).await.unwrap_err().may_pass());
+        assert!(
+            embedder
+                .embed(vec!["poison".to_owned()], Role::Document)
+                .await
+                .unwrap_err()
+                .may_pass()
+        );
     }
-    assert_eq!(embedder.embed(texts(1), Role::Query).await.unwrap().len(), 1);
+    assert_eq!(
+        embedder.embed(texts(1), Role::Query).await.unwrap().len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn what_is_wrong_is_refused_at_once_and_the_key_is_in_no_message() {
     for (status, body) in [
         (400, json!({"error": "bad input"})),
-        (401, json!({"error": {"message": "Incorrect API key provided", "type": "invalid_request_error", "code": "invalid_api_key"}})),
+        (
+            401,
+            json!({"error": {"message": "Incorrect API key provided", "type": "invalid_request_error", "code": "invalid_api_key"}}),
+        ),
         (403, json!({"detail": "forbidden"})),
-        (404, json!({"error": "model \"m\" not found, try pulling it first"})),
-        (422, json!({"error": "Validation", "error_type": "Validation"})),
-        (429, json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}})),
+        (
+            404,
+            json!({"error": "model \"m\" not found, try pulling it first"}),
+        ),
+        (
+            422,
+            json!({"error": "Validation", "error_type": "Validation"}),
+        ),
+        (
+            429,
+            json!({"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}),
+        ),
     ] {
         let said = body.clone();
         let (server, embedder) = faulty(move |_, _| Reply::Status(status, &[], said.clone())).await;
         let error = embedder.embed(texts(1), Role::Query).await.unwrap_err();
-        assert!(matches!(error, ProviderError::Refused(_)), "{status}: {error}");
+        assert!(
+            matches!(error, ProviderError::Refused(_)),
+            "{status}: {error}"
+        );
         assert_eq!(server.count(), 2, "{status}");
         let shown = format!("{error} {error:?} {embedder:?} {:?}", access(&server.url));
         assert!(!shown.contains("key-of-the-test"), "{shown}");
@@ -289,7 +479,10 @@ async fn an_answer_that_does_not_fit_the_question_is_not_used() {
         json!([[0.1, 0.2, 0.3]]),
         json!({"embeddings": [vec![0.5; 300_000]]}),
     ];
-    let wrong = wrong.into_iter().map(|answer| (answer, None)).chain([(Value::Null, Some("{\"embeddings\": [[0.1, 0.2, NaN]]}"))]);
+    let wrong = wrong
+        .into_iter()
+        .map(|answer| (answer, None))
+        .chain([(Value::Null, Some("{\"embeddings\": [[0.1, 0.2, NaN]]}"))]);
     for (answer, raw) in wrong {
         let reply = move || raw.map_or_else(|| Reply::Json(answer.clone()), Reply::Raw);
         let (_server, embedder) = faulty(move |_, _| reply()).await;
@@ -307,18 +500,42 @@ async fn a_batch_that_is_too_large_is_halved_once() {
         Reply::Json(recorded(Dialect::Ollama, &request.body))
     })
     .await;
-    assert_eq!(embedder.embed(texts(8), Role::Document).await.unwrap().len(), 8);
+    assert_eq!(
+        embedder
+            .embed(texts(8), Role::Document)
+            .await
+            .unwrap()
+            .len(),
+        8
+    );
     assert_eq!(server.count(), 4);
-    assert!(matches!(embedder.embed(texts(20), Role::Document).await, Err(ProviderError::Refused(_))));
+    assert!(matches!(
+        embedder.embed(texts(20), Role::Document).await,
+        Err(ProviderError::Refused(_))
+    ));
 }
 
 #[tokio::test]
 async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
     for url in ["", "nonsense", "ftp://host", "http://", "http://host?x=1"] {
-        assert!(matches!(HttpEmbedder::connect(&access(url), remote(Dialect::Tei)).await, Err(ProviderError::Refused(_))), "{url}");
+        assert!(
+            matches!(
+                HttpEmbedder::connect(&access(url), remote(Dialect::Tei)).await,
+                Err(ProviderError::Refused(_))
+            ),
+            "{url}"
+        );
     }
-    let bad_key = Access { key: Some(Secret::new("line\nbreak")), ..access("http://127.0.0.1:1") };
-    assert!(matches!(HttpEmbedder::connect(&bad_key, remote(Dialect::OpenAi)).await, Err(ProviderError::Refused(_))));
-    let nobody = HttpEmbedder::connect(&access("http://127.0.0.1:1"), remote(Dialect::OpenAi)).await.unwrap_err();
+    let bad_key = Access {
+        key: Some(Secret::new("line\nbreak")),
+        ..access("http://127.0.0.1:1")
+    };
+    assert!(matches!(
+        HttpEmbedder::connect(&bad_key, remote(Dialect::OpenAi)).await,
+        Err(ProviderError::Refused(_))
+    ));
+    let nobody = HttpEmbedder::connect(&access("http://127.0.0.1:1"), remote(Dialect::OpenAi))
+        .await
+        .unwrap_err();
     assert!(nobody.may_pass(), "{nobody}");
 }

@@ -5,37 +5,88 @@ use context_providers::{Embedder as _, Role, TokenCodes};
 
 /// The network that the tests of `context-bert` compare with.
 fn embedder(prefixes: Prefixes) -> LocalEmbedder {
-    let directory = ModelDirectory::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../bert/tests/reference/cross-encoder"), None);
+    let directory = ModelDirectory::new(
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../bert/tests/reference/cross-encoder"
+        ),
+        None,
+    );
     LocalEmbedder::load(&directory, prefixes, ChunkWish::default()).expect("the model loads")
 }
 
 #[tokio::test]
 async fn one_pass_gives_what_two_give() {
     let embedder = embedder(Prefixes::default());
-    let texts: Vec<String> = ["agents search threads", "", "tags and metadata of the database"].map(str::to_owned).to_vec();
-    let alone = embedder.embed(texts.clone(), Role::Document).await.expect("embedded");
-    let tokens = embedder.token_vectors(texts.clone(), Role::Document).await.expect("embedded").expect("a model inside gives them");
-    let together = embedder.embed_with_tokens(texts, Role::Document).await.expect("embedded");
+    let texts: Vec<String> = [
+        "agents search threads",
+        "",
+        "tags and metadata of the database",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let alone = embedder
+        .embed(texts.clone(), Role::Document)
+        .await
+        .expect("embedded");
+    let tokens = embedder
+        .token_vectors(texts.clone(), Role::Document)
+        .await
+        .expect("embedded")
+        .expect("a model inside gives them");
+    let together = embedder
+        .embed_with_tokens(texts, Role::Document)
+        .await
+        .expect("embedded");
     assert_eq!((alone.len(), tokens.len(), together.len()), (3, 3, 3));
     for ((alone, tokens), together) in alone.iter().zip(&tokens).zip(&together) {
-        let difference = alone.iter().zip(&together.vector).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let difference = alone
+            .iter()
+            .zip(&together.vector)
+            .map(|(a, b)| (a - b).abs())
+            .fold(0.0, f32::max);
         assert!(difference < 1e-5, "{difference}");
         let codes = together.tokens.as_ref().expect("they come along");
         assert_eq!(codes.tokens(), tokens.ids.len());
-        assert_eq!(codes.tokens(), TokenCodes::encode(&tokens.vectors, embedder.model().dimensions).tokens());
-        assert!(codes.best_similarities(tokens).iter().all(|itself| *itself > 0.98), "each token finds itself");
+        assert_eq!(
+            codes.tokens(),
+            TokenCodes::encode(&tokens.vectors, embedder.model().dimensions).tokens()
+        );
+        assert!(
+            codes
+                .best_similarities(tokens)
+                .iter()
+                .all(|itself| *itself > 0.98),
+            "each token finds itself"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_query_has_the_same_vectors_from_one_pass_as_from_two() {
     for prefix in ["", "tags of "] {
-        let embedder = embedder(Prefixes { query: prefix.to_owned(), document: String::new() });
+        let embedder = embedder(Prefixes {
+            query: prefix.to_owned(),
+            document: String::new(),
+        });
         for query in ["agents search threads", "", "why"] {
-            let alone = embedder.embed(vec![query.to_owned()], Role::Query).await.expect("embedded");
-            let tokens = embedder.token_vectors(vec![query.to_owned()], Role::Query).await.expect("embedded");
-            let both = embedder.embed_query(query.to_owned()).await.expect("embedded");
-            assert_eq!((vec![both.vector], both.tokens.map(|tokens| vec![tokens])), (alone, tokens), "{prefix}{query}");
+            let alone = embedder
+                .embed(vec![query.to_owned()], Role::Query)
+                .await
+                .expect("embedded");
+            let tokens = embedder
+                .token_vectors(vec![query.to_owned()], Role::Query)
+                .await
+                .expect("embedded");
+            let both = embedder
+                .embed_query(query.to_owned())
+                .await
+                .expect("embedded");
+            assert_eq!(
+                (vec![both.vector], both.tokens.map(|tokens| vec![tokens])),
+                (alone, tokens),
+                "{prefix}{query}"
+            );
         }
     }
 }

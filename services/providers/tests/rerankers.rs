@@ -13,10 +13,19 @@ use serde_json::{Value, json};
 
 use server::{Reply, Seen, Server};
 
-const DIALECTS: [RerankDialect; 4] = [RerankDialect::Tei, RerankDialect::Cohere, RerankDialect::Jina, RerankDialect::Voyage];
+const DIALECTS: [RerankDialect; 4] = [
+    RerankDialect::Tei,
+    RerankDialect::Cohere,
+    RerankDialect::Jina,
+    RerankDialect::Voyage,
+];
 
 fn reranker(url: &str, dialect: RerankDialect) -> HttpReranker {
-    let access = Access { url: url.to_owned(), key: Some(Secret::new("key-of-the-test")), patience: Duration::from_millis(500) };
+    let access = Access {
+        url: url.to_owned(),
+        key: Some(Secret::new("key-of-the-test")),
+        patience: Duration::from_millis(500),
+    };
     HttpReranker::new(&access, dialect, "m").unwrap()
 }
 
@@ -26,71 +35,148 @@ fn texts(count: usize) -> Vec<String> {
 
 /// The score of a text: its number, as a fraction.
 fn score(text: &Value) -> f64 {
-    text.as_str().and_then(|text| text.strip_prefix("text ")?.parse::<f64>().ok()).map_or(0.0, |n| n / 1_000.0)
+    text.as_str()
+        .and_then(|text| text.strip_prefix("text ")?.parse::<f64>().ok())
+        .map_or(0.0, |n| n / 1_000.0)
 }
 
 /// An answer in the recorded shape of the provider, best first as all of them answer.
 fn recorded(dialect: RerankDialect, request: &Value) -> Value {
-    let texts = request[if dialect == RerankDialect::Tei { "texts" } else { "documents" }].as_array().unwrap();
+    let texts = request[if dialect == RerankDialect::Tei {
+        "texts"
+    } else {
+        "documents"
+    }]
+    .as_array()
+    .unwrap();
     let mut scores: Vec<(usize, f64)> = texts.iter().map(score).enumerate().collect();
     scores.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let items = |key: &str| -> Vec<Value> { scores.iter().map(|(index, score)| json!({"index": index, key: score})).collect() };
+    let items = |key: &str| -> Vec<Value> {
+        scores
+            .iter()
+            .map(|(index, score)| json!({"index": index, key: score}))
+            .collect()
+    };
     match dialect {
         RerankDialect::Tei => json!(items("score")),
         RerankDialect::Cohere => json!({"id": "07734bd2", "results": items("relevance_score"),
                                         "meta": {"api_version": {"version": "2"}, "billed_units": {"search_units": 1}}}),
-        RerankDialect::Jina => json!({"model": "m", "usage": {"total_tokens": 815}, "results": items("relevance_score")}),
-        RerankDialect::Voyage => json!({"object": "list", "data": items("relevance_score"), "model": "m", "usage": {"total_tokens": 26}}),
+        RerankDialect::Jina => {
+            json!({"model": "m", "usage": {"total_tokens": 815}, "results": items("relevance_score")})
+        }
+        RerankDialect::Voyage => {
+            json!({"object": "list", "data": items("relevance_score"), "model": "m", "usage": {"total_tokens": 26}})
+        }
     }
 }
 
 #[tokio::test]
-async fn every_provider_is_asked_as_it_documents_and_its_scores_are_read_in_the_order_of_the_texts() {
+async fn every_provider_is_asked_as_it_documents_and_its_scores_are_read_in_the_order_of_the_texts()
+{
     for dialect in DIALECTS {
-        let server = Server::start(move |request, _| Reply::Json(recorded(dialect, &request.body))).await;
+        let server =
+            Server::start(move |request, _| Reply::Json(recorded(dialect, &request.body))).await;
         let reranker = reranker(&server.url, dialect);
-        assert_eq!((reranker.provider(), reranker.model()), (dialect.name(), "m"));
-        assert_eq!(reranker.rerank("q", texts(3)).await.unwrap(), [0.0, 0.001, 0.002], "{dialect:?}");
+        assert_eq!(
+            (reranker.provider(), reranker.model()),
+            (dialect.name(), "m")
+        );
+        assert_eq!(
+            reranker.rerank("q", texts(3)).await.unwrap(),
+            [0.0, 0.001, 0.002],
+            "{dialect:?}"
+        );
         let Seen { path, head, body } = server.last().await;
         let (wanted_path, wanted_body) = match dialect {
-            RerankDialect::Tei => {
-                ("/rerank", json!({"query": "q", "texts": texts(3), "raw_scores": false, "return_text": false, "truncate": true}))
-            }
-            RerankDialect::Cohere => ("/v2/rerank", json!({"model": "m", "query": "q", "documents": texts(3)})),
-            RerankDialect::Jina => ("/v1/rerank", json!({"model": "m", "query": "q", "documents": texts(3), "return_documents": false})),
-            RerankDialect::Voyage => {
-                ("/v1/rerank", json!({"model": "m", "query": "q", "documents": texts(3), "return_documents": false, "truncation": true}))
-            }
+            RerankDialect::Tei => (
+                "/rerank",
+                json!({"query": "q", "texts": texts(3), "raw_scores": false, "return_text": false, "truncate": true}),
+            ),
+            RerankDialect::Cohere => (
+                "/v2/rerank",
+                json!({"model": "m", "query": "q", "documents": texts(3)}),
+            ),
+            RerankDialect::Jina => (
+                "/v1/rerank",
+                json!({"model": "m", "query": "q", "documents": texts(3), "return_documents": false}),
+            ),
+            RerankDialect::Voyage => (
+                "/v1/rerank",
+                json!({"model": "m", "query": "q", "documents": texts(3), "return_documents": false, "truncation": true}),
+            ),
         };
         assert_eq!((path.as_str(), body), (wanted_path, wanted_body));
-        assert!(head.contains("authorization: bearer key-of-the-test"), "{head}");
+        assert!(
+            head.contains("authorization: bearer key-of-the-test"),
+            "{head}"
+        );
     }
 }
 
 #[tokio::test]
 async fn many_texts_go_in_several_requests_of_what_the_provider_takes() {
-    let server = Server::start(|request, _| Reply::Json(recorded(RerankDialect::Tei, &request.body))).await;
-    let scores = reranker(&server.url, RerankDialect::Tei).rerank("q", texts(70)).await.unwrap();
-    assert_eq!(scores, (0..70).map(|n| f64::from(n) / 1_000.0).collect::<Vec<_>>());
-    let mut sizes: Vec<usize> = server.seen.lock().await.iter().map(|seen| seen.body["texts"].as_array().unwrap().len()).collect();
+    let server =
+        Server::start(|request, _| Reply::Json(recorded(RerankDialect::Tei, &request.body))).await;
+    let scores = reranker(&server.url, RerankDialect::Tei)
+        .rerank("q", texts(70))
+        .await
+        .unwrap();
+    assert_eq!(
+        scores,
+        (0..70).map(|n| f64::from(n) / 1_000.0).collect::<Vec<_>>()
+    );
+    let mut sizes: Vec<usize> = server
+        .seen
+        .lock()
+        .await
+        .iter()
+        .map(|seen| seen.body["texts"].as_array().unwrap().len())
+        .collect();
     sizes.sort_unstable();
     assert_eq!(sizes, [6, 32, 32]);
-    let server = Server::start(|request, _| Reply::Json(recorded(RerankDialect::Cohere, &request.body))).await;
-    assert_eq!(reranker(&server.url, RerankDialect::Cohere).rerank("q", texts(70)).await.unwrap().len(), 70);
-    assert_eq!(reranker(&server.url, RerankDialect::Cohere).rerank("q", Vec::new()).await.unwrap().len(), 0);
+    let server =
+        Server::start(|request, _| Reply::Json(recorded(RerankDialect::Cohere, &request.body)))
+            .await;
+    assert_eq!(
+        reranker(&server.url, RerankDialect::Cohere)
+            .rerank("q", texts(70))
+            .await
+            .unwrap()
+            .len(),
+        70
+    );
+    assert_eq!(
+        reranker(&server.url, RerankDialect::Cohere)
+            .rerank("q", Vec::new())
+            .await
+            .unwrap()
+            .len(),
+        0
+    );
     assert_eq!(server.count(), 1);
 }
 
 #[tokio::test]
 async fn overload_is_tried_again_after_the_pause_the_server_asks_for() {
     let server = Server::start(|request, number| match number {
-        0 => Reply::Status(429, &[("retry-after", "1")], json!({"error": "Model is overloaded", "error_type": "overloaded"})),
+        0 => Reply::Status(
+            429,
+            &[("retry-after", "1")],
+            json!({"error": "Model is overloaded", "error_type": "overloaded"}),
+        ),
         1 => Reply::Status(500, &[], json!({"message": "internal server error"})),
         _ => Reply::Json(recorded(RerankDialect::Jina, &request.body)),
     })
     .await;
     let started = Instant::now();
-    assert_eq!(reranker(&server.url, RerankDialect::Jina).rerank("q", texts(2)).await.unwrap().len(), 2);
+    assert_eq!(
+        reranker(&server.url, RerankDialect::Jina)
+            .rerank("q", texts(2))
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
     assert!(started.elapsed() >= Duration::from_secs(1));
     assert_eq!(server.count(), 3);
 }
@@ -100,14 +186,22 @@ async fn several_requests_of_a_call_fail_and_come_back_as_one() {
     let is_back = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&is_back);
     let server = Server::start(move |request, _| match asked.load(Ordering::SeqCst) {
-        false => Reply::Status(503, &[], json!({"error": "starting", "error_type": "unhealthy"})),
+        false => Reply::Status(
+            503,
+            &[],
+            json!({"error": "starting", "error_type": "unhealthy"}),
+        ),
         true => Reply::Json(recorded(RerankDialect::Tei, &request.body)),
     })
     .await;
     let reranker = reranker(&server.url, RerankDialect::Tei);
     for call in 0..4 {
         let error = reranker.rerank("q", texts(70)).await.unwrap_err();
-        assert_eq!(error.to_string().contains("it is asked again"), call == 3, "{error}");
+        assert_eq!(
+            error.to_string().contains("it is asked again"),
+            call == 3,
+            "{error}"
+        );
     }
     is_back.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_millis(2_100)).await;
@@ -117,16 +211,25 @@ async fn several_requests_of_a_call_fail_and_come_back_as_one() {
 #[tokio::test]
 async fn a_refusal_is_not_tried_again_and_the_key_is_in_no_message() {
     for (status, body) in [
-        (400, json!({"message": "invalid request: list of documents must not be empty"})),
+        (
+            400,
+            json!({"message": "invalid request: list of documents must not be empty"}),
+        ),
         (401, json!({"detail": "Provided API key is invalid."})),
         (404, json!({"message": "model 'm' not found"})),
-        (422, json!({"error": "batch size 33 > maximum allowed batch size 32", "error_type": "Validation"})),
+        (
+            422,
+            json!({"error": "batch size 33 > maximum allowed batch size 32", "error_type": "Validation"}),
+        ),
     ] {
         let said = body.clone();
         let server = Server::start(move |_, _| Reply::Status(status, &[], said.clone())).await;
         let reranker = reranker(&server.url, RerankDialect::Cohere);
         let error = reranker.rerank("q", texts(1)).await.unwrap_err();
-        assert!(matches!(error, ProviderError::Refused(_)), "{status}: {error}");
+        assert!(
+            matches!(error, ProviderError::Refused(_)),
+            "{status}: {error}"
+        );
         assert_eq!(server.count(), 1, "{status}");
         let shown = format!("{error} {error:?} {reranker:?}");
         assert!(!shown.contains("key-of-the-test"), "{shown}");
@@ -137,11 +240,17 @@ async fn a_refusal_is_not_tried_again_and_the_key_is_in_no_message() {
 async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
     for fault in [|| Reply::Hang, || Reply::Trickle, || Reply::Truncated] {
         let server = Server::start(move |_, _| fault()).await;
-        let error = reranker(&server.url, RerankDialect::Voyage).rerank("q", texts(1)).await.unwrap_err();
+        let error = reranker(&server.url, RerankDialect::Voyage)
+            .rerank("q", texts(1))
+            .await
+            .unwrap_err();
         assert!(error.may_pass(), "{error}");
         assert_eq!(server.count(), 3);
     }
-    let nobody = reranker("http://127.0.0.1:1", RerankDialect::Tei).rerank("q", texts(1)).await.unwrap_err();
+    let nobody = reranker("http://127.0.0.1:1", RerankDialect::Tei)
+        .rerank("q", texts(1))
+        .await
+        .unwrap_err();
     assert!(nobody.may_pass(), "{nobody}");
 }
 
@@ -169,18 +278,33 @@ async fn an_answer_without_exactly_one_score_for_each_text_is_not_used() {
     for answer in wrong {
         let said = answer.clone();
         let server = Server::start(move |_, _| Reply::Json(said.clone())).await;
-        let error = reranker(&server.url, RerankDialect::Cohere).rerank("q", texts(2)).await.unwrap_err();
+        let error = reranker(&server.url, RerankDialect::Cohere)
+            .rerank("q", texts(2))
+            .await
+            .unwrap_err();
         assert!(matches!(error, ProviderError::Malformed(_)), "{error}");
     }
     let server = Server::start(|_, _| Reply::Raw("[{\"index\": 0, \"score\": NaN}]")).await;
-    let error = reranker(&server.url, RerankDialect::Tei).rerank("q", texts(1)).await.unwrap_err();
+    let error = reranker(&server.url, RerankDialect::Tei)
+        .rerank("q", texts(1))
+        .await
+        .unwrap_err();
     assert!(matches!(error, ProviderError::Malformed(_)), "{error}");
 }
 
 #[tokio::test]
 async fn an_address_or_key_that_cannot_be_used_is_named_at_once() {
-    let access = |url: &str, key: &str| Access { url: url.to_owned(), key: Some(Secret::new(key)), patience: Duration::from_secs(1) };
-    for (url, key) in [("", "k"), ("ftp://host", "k"), ("http://host?x=1", "k"), ("http://host", "line\nbreak")] {
+    let access = |url: &str, key: &str| Access {
+        url: url.to_owned(),
+        key: Some(Secret::new(key)),
+        patience: Duration::from_secs(1),
+    };
+    for (url, key) in [
+        ("", "k"),
+        ("ftp://host", "k"),
+        ("http://host?x=1", "k"),
+        ("http://host", "line\nbreak"),
+    ] {
         let error = HttpReranker::new(&access(url, key), RerankDialect::Tei, "m").unwrap_err();
         assert!(!error.contains("line"), "{error}");
     }

@@ -11,43 +11,77 @@ use serde_json::{Value, json};
 
 use server::{Reply, Server};
 
-const DIALECTS: [SummaryDialect; 3] = [SummaryDialect::Ollama, SummaryDialect::OpenAi, SummaryDialect::Anthropic];
+const DIALECTS: [SummaryDialect; 3] = [
+    SummaryDialect::Ollama,
+    SummaryDialect::OpenAi,
+    SummaryDialect::Anthropic,
+];
 
 fn summarizer(url: &str, dialect: SummaryDialect) -> HttpSummarizer {
-    let access = Access { url: url.to_owned(), key: Some(Secret::new("key-of-the-test")), patience: Duration::from_millis(500) };
+    let access = Access {
+        url: url.to_owned(),
+        key: Some(Secret::new("key-of-the-test")),
+        patience: Duration::from_millis(500),
+    };
     HttpSummarizer::new(&access, dialect, "m", 77).unwrap()
 }
 
 /// An answer in the recorded shape of the provider.
 fn recorded(dialect: SummaryDialect, text: &str) -> Value {
     match dialect {
-        SummaryDialect::Ollama => json!({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": true, "done_reason": "stop",
-                                         "message": {"role": "assistant", "content": text}, "prompt_eval_count": 26, "eval_count": 298}),
+        SummaryDialect::Ollama => {
+            json!({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": true, "done_reason": "stop",
+                                         "message": {"role": "assistant", "content": text}, "prompt_eval_count": 26, "eval_count": 298})
+        }
         SummaryDialect::OpenAi => json!({"id": "c", "object": "chat.completion", "model": "m",
                                          "choices": [{"index": 0, "message": {"role": "assistant", "content": text, "refusal": null},
                                                       "finish_reason": "stop"}], "usage": {"total_tokens": 21}}),
-        SummaryDialect::Anthropic => json!({"id": "msg", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+        SummaryDialect::Anthropic => {
+            json!({"id": "msg", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
                                             "content": [{"type": "thinking", "thinking": "no"}, {"type": "text", "text": text}],
-                                            "usage": {"input_tokens": 10, "output_tokens": 5}}),
+                                            "usage": {"input_tokens": 10, "output_tokens": 5}})
+        }
     }
 }
 
 #[tokio::test]
 async fn every_provider_is_asked_and_read_as_it_documents() {
     for dialect in DIALECTS {
-        let server = Server::start(move |_, _| Reply::Json(recorded(dialect, " Two boats met.\n\0"))).await;
-        let summary = summarizer(&server.url, dialect).summarize("A long story").await.unwrap();
+        let server =
+            Server::start(move |_, _| Reply::Json(recorded(dialect, " Two boats met.\n\0"))).await;
+        let summary = summarizer(&server.url, dialect)
+            .summarize("A long story")
+            .await
+            .unwrap();
         assert_eq!(summary, "Two boats met.\n".trim(), "{dialect:?}");
         let seen = server.last().await;
         let (path, text, tokens, header) = match dialect {
-            SummaryDialect::Ollama => ("/api/chat", "/messages/1/content", "/options/num_predict", "authorization: bearer key-of-the-test"),
-            SummaryDialect::OpenAi => ("/chat/completions", "/messages/1/content", "/max_completion_tokens", "authorization: bearer"),
-            SummaryDialect::Anthropic => ("/v1/messages", "/messages/0/content", "/max_tokens", "anthropic-version: 2023-06-01"),
+            SummaryDialect::Ollama => (
+                "/api/chat",
+                "/messages/1/content",
+                "/options/num_predict",
+                "authorization: bearer key-of-the-test",
+            ),
+            SummaryDialect::OpenAi => (
+                "/chat/completions",
+                "/messages/1/content",
+                "/max_completion_tokens",
+                "authorization: bearer",
+            ),
+            SummaryDialect::Anthropic => (
+                "/v1/messages",
+                "/messages/0/content",
+                "/max_tokens",
+                "anthropic-version: 2023-06-01",
+            ),
         };
         assert_eq!(seen.path, path);
         assert!(seen.head.contains(header), "{}", seen.head);
         assert_eq!(seen.body.pointer(text), Some(&json!("A long story")));
-        assert_eq!((seen.body.pointer(tokens), &seen.body["model"]), (Some(&json!(77)), &json!("m")));
+        assert_eq!(
+            (seen.body.pointer(tokens), &seen.body["model"]),
+            (Some(&json!(77)), &json!("m"))
+        );
     }
 }
 
@@ -59,12 +93,27 @@ async fn overload_is_tried_again_and_a_refusal_is_not() {
         _ => Reply::Json(recorded(SummaryDialect::Anthropic, "Short.")),
     })
     .await;
-    assert_eq!(summarizer(&server.url, SummaryDialect::Anthropic).summarize("x").await.unwrap(), "Short.");
+    assert_eq!(
+        summarizer(&server.url, SummaryDialect::Anthropic)
+            .summarize("x")
+            .await
+            .unwrap(),
+        "Short."
+    );
     assert_eq!(server.count(), 3);
     for status in [400, 401, 403, 404, 413, 422] {
-        let server = Server::start(move |_, _| Reply::Status(status, &[], json!({"error": {"message": "no"}}))).await;
-        let error = summarizer(&server.url, SummaryDialect::OpenAi).summarize("x").await.unwrap_err();
-        assert!(matches!(&error, ProviderError::Refused(what) if what.contains("no")), "{error}");
+        let server = Server::start(move |_, _| {
+            Reply::Status(status, &[], json!({"error": {"message": "no"}}))
+        })
+        .await;
+        let error = summarizer(&server.url, SummaryDialect::OpenAi)
+            .summarize("x")
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(&error, ProviderError::Refused(what) if what.contains("no")),
+            "{error}"
+        );
         assert_eq!(server.count(), 1);
         assert!(!error.to_string().contains("key-of-the-test"));
     }
@@ -74,7 +123,10 @@ async fn overload_is_tried_again_and_a_refusal_is_not() {
 async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
     for fault in [|| Reply::Hang, || Reply::Trickle, || Reply::Truncated] {
         let server = Server::start(move |_, _| fault()).await;
-        let error = summarizer(&server.url, SummaryDialect::Ollama).summarize("x").await.unwrap_err();
+        let error = summarizer(&server.url, SummaryDialect::Ollama)
+            .summarize("x")
+            .await
+            .unwrap_err();
         assert!(error.may_pass(), "{error}");
     }
 }
@@ -82,24 +134,45 @@ async fn silence_a_trickle_and_a_broken_answer_pass_as_unavailable() {
 #[tokio::test]
 async fn an_answer_without_a_summary_is_malformed() {
     for dialect in DIALECTS {
-        for answer in [json!({}), json!([]), recorded(dialect, " \n\0"), json!({"choices": [{"message": {"content": null}}], "content": 1})]
-        {
+        for answer in [
+            json!({}),
+            json!([]),
+            recorded(dialect, " \n\0"),
+            json!({"choices": [{"message": {"content": null}}], "content": 1}),
+        ] {
             let server = Server::start(move |_, _| Reply::Json(answer.clone())).await;
-            let error = summarizer(&server.url, dialect).summarize("x").await.unwrap_err();
-            assert!(matches!(error, ProviderError::Malformed(_)), "{dialect:?}: {error}");
+            let error = summarizer(&server.url, dialect)
+                .summarize("x")
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(error, ProviderError::Malformed(_)),
+                "{dialect:?}: {error}"
+            );
         }
     }
     let server = Server::start(|_, _| Reply::Raw("<html>a proxy's page</html>")).await;
-    let error = summarizer(&server.url, SummaryDialect::OpenAi).summarize("x").await.unwrap_err();
+    let error = summarizer(&server.url, SummaryDialect::OpenAi)
+        .summarize("x")
+        .await
+        .unwrap_err();
     assert!(matches!(error, ProviderError::Malformed(_)), "{error}");
 }
 
 #[tokio::test]
 async fn a_long_text_is_cut_between_characters_and_a_long_summary_too() {
-    let server = Server::start(|_, _| Reply::Json(recorded(SummaryDialect::OpenAi, &"ä".repeat(100_000)))).await;
+    let server =
+        Server::start(|_, _| Reply::Json(recorded(SummaryDialect::OpenAi, &"ä".repeat(100_000))))
+            .await;
     let summarizer = summarizer(&server.url, SummaryDialect::OpenAi);
     let summary = summarizer.summarize(&"ü".repeat(200_000)).await.unwrap();
     assert_eq!(summary.chars().count(), 20_000);
-    let sent = server.last().await.body.pointer("/messages/1/content").and_then(Value::as_str).map(|text| text.chars().count());
+    let sent = server
+        .last()
+        .await
+        .body
+        .pointer("/messages/1/content")
+        .and_then(Value::as_str)
+        .map(|text| text.chars().count());
     assert_eq!(sent, Some(summarizer.max_chars()));
 }

@@ -38,9 +38,15 @@ pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Respon
         return rest::not_found(request).await.into_response();
     }
     let run = async {
-        let body = Limited::new(request.into_body(), MAX_COMMAND_BYTES).collect().await;
-        let body = body.map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?.to_bytes();
-        app.engine.administer(context_model::decode_slice::<Admin>(&body)?).await
+        let body = Limited::new(request.into_body(), MAX_COMMAND_BYTES)
+            .collect()
+            .await;
+        let body = body
+            .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
+            .to_bytes();
+        app.engine
+            .administer(context_model::decode_slice::<Admin>(&body)?)
+            .await
     };
     match run.await {
         Ok(text) => (StatusCode::OK, text).into_response(),
@@ -62,11 +68,14 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
         match open(config).await {
             Ok(store) => break store,
             // A service that starts or stops holds the database and has no socket.
-            Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => tokio::time::sleep(POLL).await,
+            Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => {
+                tokio::time::sleep(POLL).await
+            }
             Err(error) => return Err(error.to_string()),
         }
     };
-    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| e.to_string())?;
+    let engine =
+        Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| e.to_string())?;
     let outcome = engine.administer(command).await.map_err(|e| e.to_string());
     engine.close().await;
     outcome
@@ -77,7 +86,9 @@ pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> 
     match config.storage.storage_backend {
         Backend::Sqlite => Ok(Arc::new(try_open(config).await?)),
         Backend::Postgresql => {
-            let settings = config.postgres().map_err(|error| StartError::Settings(error.to_string()))?;
+            let settings = config
+                .postgres()
+                .map_err(|error| StartError::Settings(error.to_string()))?;
             Ok(Arc::new(PostgresStore::open(settings).await?))
         }
     }
@@ -97,12 +108,19 @@ pub(crate) async fn ask(mut stream: UnixStream, route: &str, body: &str) -> Resu
         stream.write_all(request.as_bytes()).await?;
         stream.read_to_end(&mut reply).await
     };
-    exchange.await.map_err(|e| format!("the service that serves this database did not answer: {e}"))?;
+    exchange
+        .await
+        .map_err(|e| format!("the service that serves this database did not answer: {e}"))?;
     let reply = String::from_utf8_lossy(&reply);
-    let (head, body) = reply.split_once("\r\n\r\n").ok_or("the service that serves this database gave no whole answer")?;
+    let (head, body) = reply
+        .split_once("\r\n\r\n")
+        .ok_or("the service that serves this database gave no whole answer")?;
     if head.starts_with("HTTP/1.1 200") {
         return Ok(body.to_owned());
     }
     let problem: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-    Err(problem["detail"].as_str().unwrap_or("the service that serves this database refused the command").to_owned())
+    Err(problem["detail"]
+        .as_str()
+        .unwrap_or("the service that serves this database refused the command")
+        .to_owned())
 }

@@ -50,8 +50,19 @@ impl Admission {
     #[must_use]
     pub fn new(slots: usize, queue: usize, shared: bool) -> Arc<Self> {
         let share = |of: usize| if shared { of.div_ceil(2) } else { of };
-        let state = State { free: slots, held: HashMap::new(), waiting: HashMap::new(), waiters: 0, next_id: 0 };
-        Arc::new(Self { state: Mutex::new(state), share: share(slots).max(1), queue_share: share(queue), queue })
+        let state = State {
+            free: slots,
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            waiters: 0,
+            next_id: 0,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            share: share(slots).max(1),
+            queue_share: share(queue),
+            queue,
+        })
     }
 
     /// Waits for a slot; it lasts until it is dropped.
@@ -62,7 +73,10 @@ impl Admission {
         let (id, granted) = {
             let mut state = self.lock();
             if state.take(&holder, self.share) {
-                return Ok(Slot { admission: self.clone(), holder });
+                return Ok(Slot {
+                    admission: self.clone(),
+                    holder,
+                });
             }
             let waiting = state.waiting.get(&holder).map_or(0, VecDeque::len);
             if state.waiters >= self.queue || waiting >= self.queue_share {
@@ -72,13 +86,25 @@ impl Admission {
             let id = state.next_id;
             state.next_id += 1;
             state.waiters += 1;
-            state.waiting.entry(holder.clone()).or_default().push_back(Waiter { id, granted });
+            state
+                .waiting
+                .entry(holder.clone())
+                .or_default()
+                .push_back(Waiter { id, granted });
             (id, receiver)
         };
-        let mut place = Place { admission: self, holder: Some(holder), id, granted };
+        let mut place = Place {
+            admission: self,
+            holder: Some(holder),
+            id,
+            granted,
+        };
         let outcome = (&mut place.granted).await;
         match (outcome, place.holder.take()) {
-            (Ok(()), Some(holder)) => Ok(Slot { admission: self.clone(), holder }),
+            (Ok(()), Some(holder)) => Ok(Slot {
+                admission: self.clone(),
+                holder,
+            }),
             _ => Err(overloaded()),
         }
     }
@@ -88,7 +114,14 @@ impl Admission {
     /// # Errors
     /// `OVERLOADED` when there is none, or the caller holds its share.
     pub fn try_enter(self: &Arc<Self>, holder: Holder) -> Result<Slot, Error> {
-        if self.lock().take(&holder, self.share) { Ok(Slot { admission: self.clone(), holder }) } else { Err(overloaded()) }
+        if self.lock().take(&holder, self.share) {
+            Ok(Slot {
+                admission: self.clone(),
+                holder,
+            })
+        } else {
+            Err(overloaded())
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -137,7 +170,10 @@ impl State {
             return None;
         }
         let held = |holder: &Holder| self.held.get(holder).copied().unwrap_or_default();
-        let waiting = self.waiting.iter().filter(|(holder, _)| held(holder) < share);
+        let waiting = self
+            .waiting
+            .iter()
+            .filter(|(holder, _)| held(holder) < share);
         let first = |queue: &VecDeque<Waiter>| queue.front().map_or(u64::MAX, |waiter| waiter.id);
         let (holder, _) = waiting.min_by_key(|(holder, queue)| (held(holder), first(queue)))?;
         let holder = holder.clone();
@@ -150,7 +186,9 @@ impl State {
     /// Takes a waiter out of the queue: the one with this id, or the first.
     fn remove(&mut self, holder: &Holder, id: Option<u64>) -> Option<Waiter> {
         let queue = self.waiting.get_mut(holder)?;
-        let index = id.map_or(Some(0), |id| queue.iter().position(|waiter| waiter.id == id))?;
+        let index = id.map_or(Some(0), |id| {
+            queue.iter().position(|waiter| waiter.id == id)
+        })?;
         let waiter = queue.remove(index)?;
         if queue.is_empty() {
             self.waiting.remove(holder);
@@ -185,7 +223,11 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let Some(holder) = &self.holder else { return };
-        let is_waiting = self.admission.lock().remove(holder, Some(self.id)).is_some();
+        let is_waiting = self
+            .admission
+            .lock()
+            .remove(holder, Some(self.id))
+            .is_some();
         if !is_waiting && self.granted.try_recv().is_ok() {
             // The slot came when the caller had just left.
             self.admission.give_back(holder);
@@ -196,7 +238,11 @@ impl Drop for Place<'_> {
 /// The error of a full queue.
 #[must_use]
 pub fn overloaded() -> Error {
-    Error::new(Reason::Overloaded, "too many requests at once; retry in a second").with_retry_after(Duration::from_secs(1))
+    Error::new(
+        Reason::Overloaded,
+        "too many requests at once; retry in a second",
+    )
+    .with_retry_after(Duration::from_secs(1))
 }
 
 #[cfg(test)]
@@ -214,7 +260,10 @@ mod tests {
         let first = admission.enter(owner("a")).await.unwrap();
         let mut second = Box::pin(admission.enter(owner("a")));
         assert!(second.as_mut().now_or_never().is_none(), "the second waits");
-        assert_eq!(admission.enter(owner("a")).await.unwrap_err().reason, Reason::Overloaded);
+        assert_eq!(
+            admission.enter(owner("a")).await.unwrap_err().reason,
+            Reason::Overloaded
+        );
         drop(first);
         let second = second.await.unwrap();
         drop(second);
@@ -226,7 +275,10 @@ mod tests {
         let admission = Admission::new(1, 1, false);
         let first = admission.enter(owner("a")).await.unwrap();
         assert!(admission.enter(owner("a")).now_or_never().is_none());
-        assert!(admission.enter(owner("a")).now_or_never().is_none(), "the place was given back");
+        assert!(
+            admission.enter(owner("a")).now_or_never().is_none(),
+            "the place was given back"
+        );
         let mut granted = Box::pin(admission.enter(owner("a")));
         assert!(granted.as_mut().now_or_never().is_none());
         drop(first);
@@ -237,12 +289,24 @@ mod tests {
     #[tokio::test]
     async fn a_caller_holds_half_and_another_one_is_let_in_at_once() {
         let admission = Admission::new(4, 8, true);
-        let greedy: Vec<Slot> = (0..2).map(|_| admission.try_enter(owner("greedy")).unwrap()).collect();
+        let greedy: Vec<Slot> = (0..2)
+            .map(|_| admission.try_enter(owner("greedy")).unwrap())
+            .collect();
         let mut third = Box::pin(admission.enter(owner("greedy")));
-        assert!(third.as_mut().now_or_never().is_none(), "more than half has to wait");
-        let other = admission.enter(owner("other")).now_or_never().expect("at once").unwrap();
+        assert!(
+            third.as_mut().now_or_never().is_none(),
+            "more than half has to wait"
+        );
+        let other = admission
+            .enter(owner("other"))
+            .now_or_never()
+            .expect("at once")
+            .unwrap();
         drop(other);
-        assert!(third.as_mut().now_or_never().is_none(), "the free slot is not for a caller that has its share");
+        assert!(
+            third.as_mut().now_or_never().is_none(),
+            "the free slot is not for a caller that has its share"
+        );
         drop(greedy);
         drop(third.await.unwrap());
     }
@@ -266,10 +330,19 @@ mod tests {
     #[tokio::test]
     async fn a_caller_fills_half_of_the_queue_at_most() {
         let admission = Admission::new(2, 2, true);
-        let _slots = [admission.try_enter(owner("a")).unwrap(), admission.try_enter(owner("b")).unwrap()];
+        let _slots = [
+            admission.try_enter(owner("a")).unwrap(),
+            admission.try_enter(owner("b")).unwrap(),
+        ];
         let mut first = Box::pin(admission.enter(owner("a")));
         assert!(first.as_mut().now_or_never().is_none());
-        assert_eq!(admission.enter(owner("a")).await.unwrap_err().reason, Reason::Overloaded);
-        assert!(admission.enter(owner("b")).now_or_never().is_none(), "the other half is another caller's");
+        assert_eq!(
+            admission.enter(owner("a")).await.unwrap_err().reason,
+            Reason::Overloaded
+        );
+        assert!(
+            admission.enter(owner("b")).now_or_never().is_none(),
+            "the other half is another caller's"
+        );
     }
 }

@@ -54,8 +54,13 @@ impl App {
             Auth::Keys => Some(engine.authenticator(config.load.rate())?),
             Auth::Oidc => {
                 let invalid = |sentence| Error::invalid("OIDC_ISSUER", sentence);
-                let issuer = Issuer::new(config.oidc.settings().map_err(invalid)?).map_err(invalid)?;
-                Some(engine.authenticator(config.load.rate())?.with_tokens(Tokens::new(issuer, config.oidc.rules())))
+                let issuer =
+                    Issuer::new(config.oidc.settings().map_err(invalid)?).map_err(invalid)?;
+                Some(
+                    engine
+                        .authenticator(config.load.rate())?
+                        .with_tokens(Tokens::new(issuer, config.oidc.rules())),
+                )
             }
         };
         // Without authentication there is one owner, who shares with no other.
@@ -68,7 +73,11 @@ impl App {
             metrics: Metrics::default(),
             budget: Arc::new(Budget::new(memory, limits.max_message_bytes(), shared)),
             public: Admission::new(PUBLIC_REQUESTS, 0, true),
-            admission: Admission::new(count(load.max_concurrent_requests), count(load.request_queue), shared),
+            admission: Admission::new(
+                count(load.max_concurrent_requests),
+                count(load.request_queue),
+                shared,
+            ),
             request_timeout: config.request_timeout(),
         })
     }
@@ -86,32 +95,62 @@ impl App {
         deadline: Option<Duration>,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let mut call = Call { app: self, operation, wire, outcome: Some(Reason::Cancelled), started: Instant::now() };
+        let mut call = Call {
+            app: self,
+            operation,
+            wire,
+            outcome: Some(Reason::Cancelled),
+            started: Instant::now(),
+        };
         self.metrics.in_flight.inc();
-        let limit = deadline.unwrap_or(self.request_timeout).min(self.request_timeout);
+        let limit = deadline
+            .unwrap_or(self.request_timeout)
+            .min(self.request_timeout);
         let admitted = async {
-            let turn = Arc::new(SlotOf::new(self.admission.clone(), Holder::Owner(who.caller().owner.clone())));
+            let turn = Arc::new(SlotOf::new(
+                self.admission.clone(),
+                Holder::Owner(who.caller().owner.clone()),
+            ));
             if !turn.take_free() {
                 turn.take().await?;
             }
-            let work = context_store::call::within(limit.saturating_sub(call.started.elapsed()), Some(turn.clone()), work);
-            AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| Err(defect(panic.as_ref())))
+            let work = context_store::call::within(
+                limit.saturating_sub(call.started.elapsed()),
+                Some(turn.clone()),
+                work,
+            );
+            AssertUnwindSafe(work)
+                .catch_unwind()
+                .await
+                .unwrap_or_else(|panic| Err(defect(panic.as_ref())))
         };
-        let result = tokio::time::timeout(limit, admitted).await.unwrap_or_else(|_| Err(deadline_exceeded()));
+        let result = tokio::time::timeout(limit, admitted)
+            .await
+            .unwrap_or_else(|_| Err(deadline_exceeded()));
         call.outcome = result.as_ref().err().map(|error| error.reason);
         self.note_refusal(who, operation, call.outcome);
         result
     }
 
     /// Counts an operation that was refused before it began.
-    pub fn refused(&self, who: &Who, operation: Operation, transport: Transport, reason: Reason, took: Duration) {
-        self.metrics.record(operation, transport, Some(reason), took);
+    pub fn refused(
+        &self,
+        who: &Who,
+        operation: Operation,
+        transport: Transport,
+        reason: Reason,
+        took: Duration,
+    ) {
+        self.metrics
+            .record(operation, transport, Some(reason), took);
         self.note_refusal(who, operation, Some(reason));
     }
 
     /// Writes a missing scope to the audit log.
     fn note_refusal(&self, who: &Who, operation: Operation, outcome: Option<Reason>) {
-        if let (Some(authenticator), Some(holder), Some(Reason::ScopeMissing)) = (&self.authenticator, &who.holder, outcome) {
+        if let (Some(authenticator), Some(holder), Some(Reason::ScopeMissing)) =
+            (&self.authenticator, &who.holder, outcome)
+        {
             authenticator.denied(holder, operation.as_str(), Reason::ScopeMissing);
         }
     }
@@ -126,7 +165,11 @@ struct SlotOf {
 
 impl SlotOf {
     fn new(admission: Arc<Admission>, holder: Holder) -> Self {
-        Self { admission, holder, slot: Mutex::default() }
+        Self {
+            admission,
+            holder,
+            slot: Mutex::default(),
+        }
     }
 
     /// Takes a slot that is free now; whether there was one.
@@ -166,7 +209,12 @@ struct Call<'a> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         self.app.metrics.in_flight.dec();
-        self.app.metrics.record(self.operation, self.wire, self.outcome, self.started.elapsed());
+        self.app.metrics.record(
+            self.operation,
+            self.wire,
+            self.outcome,
+            self.started.elapsed(),
+        );
     }
 }
 
@@ -184,5 +232,8 @@ struct Panic(String);
 /// The error of a panic. Its message is for the log.
 pub(crate) fn defect(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    Error::internal(Panic(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()))
+    Error::internal(Panic(
+        text.or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_default(),
+    ))
 }

@@ -31,14 +31,24 @@ pub struct Who {
 impl Who {
     /// The caller of this operation, with the request's lease.
     #[must_use]
-    pub fn new(holder: Option<Authenticated>, peer: Option<Peer>, operation: Option<Operation>, lease: Arc<Lease>) -> Self {
+    pub fn new(
+        holder: Option<Authenticated>,
+        peer: Option<Peer>,
+        operation: Option<Operation>,
+        lease: Arc<Lease>,
+    ) -> Self {
         let memory = Memory::counted_by(lease.clone());
         let caller = match (&holder, peer) {
             (Some(holder), _) => Caller::clone(&holder.caller),
             (None, Some(Peer::Unix)) => Caller::local(),
             (None, Some(Peer::Tcp) | None) => Caller::local_over_tcp(),
         };
-        Self { caller: Caller { memory, ..caller }, holder, lease, is_write: operation.is_some_and(Operation::is_write) }
+        Self {
+            caller: Caller { memory, ..caller },
+            holder,
+            lease,
+            is_write: operation.is_some_and(Operation::is_write),
+        }
     }
 
     /// Counts bytes of the reply. A write has happened by then, so that its reply is never refused.
@@ -84,20 +94,31 @@ fn required() -> Error {
 ///
 /// # Errors
 /// `UNAUTHENTICATED`; `RATE_LIMITED`; what keeps the credentials from being checked.
-pub async fn authenticate(app: &App, headers: &HeaderMap, operation: Option<Operation>) -> Result<Option<Authenticated>> {
-    let Some(authenticator) = &app.authenticator else { return Ok(None) };
+pub async fn authenticate(
+    app: &App,
+    headers: &HeaderMap,
+    operation: Option<Operation>,
+) -> Result<Option<Authenticated>> {
+    let Some(authenticator) = &app.authenticator else {
+        return Ok(None);
+    };
     let outcome = match credentials(headers) {
         Some(header) => authenticator.authenticate(header).await,
         None => Err(required()),
     };
-    if outcome.as_ref().is_err_and(|error| error.reason == Reason::Unauthenticated) {
+    if outcome
+        .as_ref()
+        .is_err_and(|error| error.reason == Reason::Unauthenticated)
+    {
         app.metrics.authentication_failures.inc();
         authenticator.refused_unknown();
     }
     let holder = outcome?;
     // The gateway asks who the caller is before each call, which is to count once.
     if operation != Some(Operation::GetCaller) {
-        authenticator.count(&holder).inspect_err(|error| authenticator.denied(&holder, ANY_OPERATION, error.reason))?;
+        authenticator
+            .count(&holder)
+            .inspect_err(|error| authenticator.denied(&holder, ANY_OPERATION, error.reason))?;
     }
     Ok(Some(holder))
 }

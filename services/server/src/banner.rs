@@ -34,7 +34,12 @@ pub const LISTED_KEYS: u32 = 50;
 /// A key as the start of a service lists it: a key that was made while nothing asked for keys is no surprise then.
 #[must_use]
 pub fn key_line(valid: &ValidKey) -> String {
-    let ValidKey { owner, key: ApiKey { id, name, scopes, .. } } = valid;
+    let ValidKey {
+        owner,
+        key: ApiKey {
+            id, name, scopes, ..
+        },
+    } = valid;
     format!("{id}  {name}  owner {owner}  {}", scopes.join(","))
 }
 
@@ -53,7 +58,9 @@ impl Database {
     pub fn of(config: &Config) -> Self {
         match (config.storage.storage_backend, config.postgres()) {
             (Backend::Postgresql, Ok(postgres)) => Self::Server(postgres.target.shown()),
-            (Backend::Postgresql | Backend::Sqlite, _) => Self::File(context_model::local::absolute(&config.storage.db_path)),
+            (Backend::Postgresql | Backend::Sqlite, _) => {
+                Self::File(context_model::local::absolute(&config.storage.db_path))
+            }
         }
     }
 }
@@ -73,7 +80,10 @@ impl Places {
     pub fn banner(&self) -> String {
         let mut text = format!("context-service {} is ready\n", env!("CARGO_PKG_VERSION"));
         if let Some(address) = self.address {
-            let _ = writeln!(text, "  REST      http://{address}/v1   (explorer: http://{address}/docs)");
+            let _ = writeln!(
+                text,
+                "  REST      http://{address}/v1   (explorer: http://{address}/docs)"
+            );
             let _ = writeln!(text, "  gRPC      {address}");
         }
         if let Some(address) = self.grpc_address {
@@ -82,29 +92,52 @@ impl Places {
         let _ = writeln!(text, "  socket    {}", self.socket.display());
         let _ = writeln!(text, "  database  {}", self.database);
         if self.is_exposed() {
-            let _ = writeln!(text, "WARNING: ANYONE WHO REACHES THIS PORT CAN READ, CHANGE AND DELETE EVERYTHING, BECAUSE AUTH IS OFF.");
-            let _ = writeln!(text, "Set AUTH=keys, or let only those reach it who may; other host names: CONTEXT_ALLOWED_HOSTS.");
+            let _ = writeln!(
+                text,
+                "WARNING: ANYONE WHO REACHES THIS PORT CAN READ, CHANGE AND DELETE EVERYTHING, BECAUSE AUTH IS OFF."
+            );
+            let _ = writeln!(
+                text,
+                "Set AUTH=keys, or let only those reach it who may; other host names: CONTEXT_ALLOWED_HOSTS."
+            );
         }
         if let Some(key) = &self.first_key {
-            let _ = writeln!(text, "The first API key, with every right of the owner `default`; it is shown this once:");
+            let _ = writeln!(
+                text,
+                "The first API key, with every right of the owner `default`; it is shown this once:"
+            );
             let _ = writeln!(text, "  {key}");
         }
         let (valid, more) = &self.valid_keys;
         if !valid.is_empty() {
-            let _ = writeln!(text, "API keys that work, newest first; `context-service keys revoke` switches one off:");
+            let _ = writeln!(
+                text,
+                "API keys that work, newest first; `context-service keys revoke` switches one off:"
+            );
             for key in valid {
                 let _ = writeln!(text, "  {}", key_line(key));
             }
             if *more {
-                let _ = writeln!(text, "  and older ones: context-service keys list --owner OWNER");
+                let _ = writeln!(
+                    text,
+                    "  and older ones: context-service keys list --owner OWNER"
+                );
             }
         }
         if self.address.is_some() {
             let gateway = gateway();
             let _ = writeln!(text, "Register the gateway in Claude Code:");
-            let _ = writeln!(text, "  claude mcp add context{} -- {} stdio", self.gateway_settings(), quoted(&gateway));
+            let _ = writeln!(
+                text,
+                "  claude mcp add context{} -- {} stdio",
+                self.gateway_settings(),
+                quoted(&gateway)
+            );
             if !gateway.is_file() {
-                let _ = writeln!(text, "  (there is no gateway beside this program yet: cargo build --release)");
+                let _ = writeln!(
+                    text,
+                    "  (there is no gateway beside this program yet: cargo build --release)"
+                );
             }
         }
         text
@@ -113,7 +146,11 @@ impl Places {
     /// Whether other machines reach the port and need no key there.
     fn is_exposed(&self) -> bool {
         let addresses = [self.address, self.grpc_address];
-        !self.keyed && addresses.into_iter().flatten().any(|address| !address.ip().is_loopback())
+        !self.keyed
+            && addresses
+                .into_iter()
+                .flatten()
+                .any(|address| !address.ip().is_loopback())
     }
 
     /// The gateway finds the service of a file by its name, and must be told one that is not the default. A service of
@@ -146,14 +183,21 @@ impl Places {
 
 /// The gateway beside this executable.
 fn gateway() -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|program| program.parent().map(|directory| directory.join("context-gateway")));
+    let beside = std::env::current_exe().ok().and_then(|program| {
+        program
+            .parent()
+            .map(|directory| directory.join("context-gateway"))
+    });
     beside.unwrap_or_else(|| PathBuf::from("context-gateway"))
 }
 
 /// A path as a shell reads it.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
-    if text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&b)) {
+    if text
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&b))
+    {
         text
     } else {
         format!("'{}'", text.replace('\'', r"'\''"))

@@ -47,9 +47,14 @@ impl Pace {
 
     /// Ready when too little came for too long.
     pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + WINDOW)));
+        let deadline = self
+            .deadline
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + WINDOW)));
         ready!(deadline.as_mut().poll(cx));
-        let sentence = format!("the request's body came too slowly: less than {WINDOW_BYTES} bytes in {} seconds", WINDOW.as_secs());
+        let sentence = format!(
+            "the request's body came too slowly: less than {WINDOW_BYTES} bytes in {} seconds",
+            WINDOW.as_secs()
+        );
         Poll::Ready(Error::new(Reason::DeadlineExceeded, sentence))
     }
 }
@@ -65,7 +70,11 @@ impl CountedBody {
     /// Counts this body on this lease.
     #[must_use]
     pub fn new(inner: Body, lease: Arc<Lease>) -> Self {
-        Self { inner, lease, pace: Pace::default() }
+        Self {
+            inner,
+            lease,
+            pace: Pace::default(),
+        }
     }
 }
 
@@ -73,7 +82,10 @@ impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         let this = self.get_mut();
         match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
@@ -112,13 +124,17 @@ impl Held {
     /// Holds the memory of both and the slot of a request without credentials.
     #[must_use]
     pub fn public(lease: Arc<Lease>, slot: Option<Slot>) -> Self {
-        Self { _parts: Arc::new((lease, slot, None)) }
+        Self {
+            _parts: Arc::new((lease, slot, None)),
+        }
     }
 
     /// Holds the memory of both and, where there is one, the connection of a known caller.
     #[must_use]
     pub fn guarded(lease: Arc<Lease>, caller: Option<KnownCaller>) -> Self {
-        Self { _parts: Arc::new((lease, None, caller)) }
+        Self {
+            _parts: Arc::new((lease, None, caller)),
+        }
     }
 }
 
@@ -164,7 +180,14 @@ impl ReplyBody {
     /// Wraps a body.
     #[must_use]
     pub fn new(inner: Body, held: Option<Held>, exchange: Exchange) -> Self {
-        Self { inner, rest: Bytes::new(), reply: Arc::new(Reply { exchange, _held: held }) }
+        Self {
+            inner,
+            rest: Bytes::new(),
+            reply: Arc::new(Reply {
+                exchange,
+                _held: held,
+            }),
+        }
     }
 }
 
@@ -172,17 +195,25 @@ impl HttpBody for ReplyBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         if this.rest.is_empty() {
-            let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)?) else { return Poll::Ready(None) };
+            let Some(frame) = ready!(Pin::new(&mut this.inner).poll_frame(cx)?) else {
+                return Poll::Ready(None);
+            };
             match frame.into_data() {
                 Ok(data) => this.rest = data,
                 Err(frame) => return Poll::Ready(Some(Ok(frame))),
             }
         }
         let piece = this.rest.split_to(this.rest.len().min(PIECE_BYTES));
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(Unsent::new(piece, this.reply.clone()))))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(Unsent::new(
+            piece,
+            this.reply.clone(),
+        ))))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -229,8 +260,14 @@ mod tests {
     async fn a_body_beyond_the_budget_is_refused() {
         let (_, lease) = lease();
         lease.grow(60 * 1024 * 1024).unwrap();
-        let error = CountedBody::new(Body::from("1"), lease).collect().await.unwrap_err();
-        assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::Overloaded);
+        let error = CountedBody::new(Body::from("1"), lease)
+            .collect()
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.downcast_ref::<Error>().unwrap().reason,
+            Reason::Overloaded
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -240,11 +277,17 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(pause)).await;
                 Ok::<_, axum::Error>(Bytes::from(vec![0; bytes]))
             });
-            CountedBody::new(Body::from_stream(pieces.chain(futures::stream::pending())), lease().1)
+            CountedBody::new(
+                Body::from_stream(pieces.chain(futures::stream::pending())),
+                lease().1,
+            )
         };
         for body in [bytes_every(0, 1, 0), bytes_every(1, 20, 100)] {
             let error = body.collect().await.unwrap_err();
-            assert_eq!(error.downcast_ref::<Error>().unwrap().reason, Reason::DeadlineExceeded);
+            assert_eq!(
+                error.downcast_ref::<Error>().unwrap().reason,
+                Reason::DeadlineExceeded
+            );
         }
         let mut steady = bytes_every(WINDOW_BYTES, 29, 10);
         for _ in 0..10 {
@@ -257,7 +300,8 @@ mod tests {
         let (budget, lease) = lease();
         lease.grow(5).unwrap();
         let body = Body::from(vec![7; 3 * PIECE_BYTES + 1]);
-        let mut reply = ReplyBody::new(body, Some(Held::public(lease, None)), Exchange::unwatched());
+        let mut reply =
+            ReplyBody::new(body, Some(Held::public(lease, None)), Exchange::unwatched());
         assert_eq!(reply.size_hint().exact(), Some(3 * PIECE_BYTES as u64 + 1));
         let mut pieces = Vec::new();
         while let Some(frame) = reply.frame().await {

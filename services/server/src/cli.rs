@@ -48,7 +48,12 @@ pub enum Command {
     /// Fetch the default embedding model (all-MiniLM-L6-v2, 91 MB), which turns search by meaning on
     FetchModel {
         /// The model hub
-        #[arg(long, env = "HF_ENDPOINT", value_name = "URL", default_value = "https://huggingface.co")]
+        #[arg(
+            long,
+            env = "HF_ENDPOINT",
+            value_name = "URL",
+            default_value = "https://huggingface.co"
+        )]
         hub: Url,
     },
     /// Embed every entry with the configured model, which then takes the place of the one whose vectors the database holds;
@@ -165,9 +170,23 @@ impl Command {
     #[must_use]
     pub fn admin(&self) -> Option<Admin> {
         Some(match self.clone() {
-            Self::Keys(Keys::Create(CreateKey { name, owner, scopes, expires, only, threads })) => {
-                Admin::CreateKey { owner, key: CreateApiKeyRequest { name, scopes: Some(scopes), expires_at: expires, only, threads } }
-            }
+            Self::Keys(Keys::Create(CreateKey {
+                name,
+                owner,
+                scopes,
+                expires,
+                only,
+                threads,
+            })) => Admin::CreateKey {
+                owner,
+                key: CreateApiKeyRequest {
+                    name,
+                    scopes: Some(scopes),
+                    expires_at: expires,
+                    only,
+                    threads,
+                },
+            },
             Self::Keys(Keys::List { owner }) => Admin::ListKeys { owner },
             Self::Keys(Keys::Revoke { key_id, owner }) => Admin::RevokeKey { owner, key_id },
             Self::Keys(Keys::Rotate { key_id, owner }) => Admin::RotateKey { owner, key_id },

@@ -42,7 +42,11 @@ pub struct Connection {
 impl Connection {
     /// A connection that was just accepted, and ends with all others.
     #[must_use]
-    pub fn new(has_begun: Arc<AtomicBool>, drain: &CancellationToken, cut: &CancellationToken) -> Arc<Self> {
+    pub fn new(
+        has_begun: Arc<AtomicBool>,
+        drain: &CancellationToken,
+        cut: &CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             opened: Instant::now(),
             active: AtomicUsize::new(0),
@@ -62,7 +66,9 @@ impl Connection {
         self.active.fetch_add(1, Ordering::Relaxed);
         self.has_asked.store(true, Ordering::Relaxed);
         self.touch();
-        Exchange { connection: Some(self.clone()) }
+        Exchange {
+            connection: Some(self.clone()),
+        }
     }
 
     /// Notes that a request's caller is known, until the result is dropped.
@@ -75,7 +81,8 @@ impl Connection {
     /// How little it would be missed: `None` while a request of a known caller is in work; else whether nothing is, and how
     /// long the peer has asked and taken nothing.
     fn expendable(&self) -> Option<(bool, Duration)> {
-        (self.known.load(Ordering::Relaxed) == 0).then(|| (self.idle().is_some(), self.untouched_for()))
+        (self.known.load(Ordering::Relaxed) == 0)
+            .then(|| (self.idle().is_some(), self.untouched_for()))
     }
 
     fn touch(&self) {
@@ -84,7 +91,9 @@ impl Connection {
     }
 
     fn untouched_for(&self) -> Duration {
-        self.opened.elapsed().saturating_sub(Duration::from_millis(self.touched.load(Ordering::Relaxed)))
+        self.opened
+            .elapsed()
+            .saturating_sub(Duration::from_millis(self.touched.load(Ordering::Relaxed)))
     }
 
     /// How long no request has been in work on it; `None` while one is.
@@ -100,11 +109,16 @@ impl Connection {
         if is_stuck {
             tracing::debug!("Cut a connection whose peer takes no reply");
         }
-        let is_silent = !self.has_begun.load(Ordering::Relaxed) && self.opened.elapsed() > HEAD_TIMEOUT;
+        let is_silent =
+            !self.has_begun.load(Ordering::Relaxed) && self.opened.elapsed() > HEAD_TIMEOUT;
         if is_stuck || is_silent {
             self.cut.cancel();
         }
-        let limit = if self.has_asked.load(Ordering::Relaxed) { MAX_IDLE } else { FIRST_REQUEST };
+        let limit = if self.has_asked.load(Ordering::Relaxed) {
+            MAX_IDLE
+        } else {
+            FIRST_REQUEST
+        };
         if !may_idle && self.idle().is_some_and(|idle| idle > limit) {
             if self.drain.is_cancelled() {
                 self.cut.cancel();
@@ -130,7 +144,9 @@ impl Exchange {
 
     /// Notes that a piece of the reply waits for the peer.
     pub fn offer(&self) {
-        let Some(connection) = &self.connection else { return };
+        let Some(connection) = &self.connection else {
+            return;
+        };
         // What waited for us until now has not waited for the peer.
         if connection.offered.fetch_add(1, Ordering::Relaxed) == 0 {
             connection.touch();
@@ -139,7 +155,9 @@ impl Exchange {
 
     /// Notes that the peer took a piece, or that it was dropped.
     pub fn taken(&self) {
-        let Some(connection) = &self.connection else { return };
+        let Some(connection) = &self.connection else {
+            return;
+        };
         connection.offered.fetch_sub(1, Ordering::Relaxed);
         connection.touch();
     }
@@ -182,13 +200,20 @@ impl Registry {
     /// At most this many connections of one peer.
     #[must_use]
     pub fn new(per_peer: usize) -> Arc<Self> {
-        Arc::new(Self { per_peer: per_peer.max(1), open: Mutex::default() })
+        Arc::new(Self {
+            per_peer: per_peer.max(1),
+            open: Mutex::default(),
+        })
     }
 
     /// Registers a connection until the result is dropped; `None` when its peer has as many as it may, all of them in
     /// work for known callers. One that is idle makes room, or one with requests that need no credentials.
     #[must_use]
-    pub fn admit(self: &Arc<Self>, peer: Option<IpAddr>, connection: Arc<Connection>) -> Option<Registered> {
+    pub fn admit(
+        self: &Arc<Self>,
+        peer: Option<IpAddr>,
+        connection: Arc<Connection>,
+    ) -> Option<Registered> {
         let peer = peer.map(network);
         let mut open = self.lock();
         if let Some(peer) = peer {
@@ -201,7 +226,10 @@ impl Registry {
         let id = open.next_id;
         open.next_id += 1;
         open.connections.insert(id, (peer, connection));
-        Some(Registered { registry: self.clone(), id })
+        Some(Registered {
+            registry: self.clone(),
+            id,
+        })
     }
 
     /// Ends the connections that are over one of their times.
@@ -227,8 +255,11 @@ impl Open {
             // One that is cut already makes room for somebody else.
             (of.is_none() || *peer == of) && !connection.cut.is_cancelled()
         });
-        let expendable = candidates.filter_map(|(id, (_, connection))| Some((connection.expendable()?, *id)));
-        let Some((_, id)) = expendable.max() else { return false };
+        let expendable =
+            candidates.filter_map(|(id, (_, connection))| Some((connection.expendable()?, *id)));
+        let Some((_, id)) = expendable.max() else {
+            return false;
+        };
         if let Some((_, connection)) = self.connections.get(&id) {
             connection.cut.cancel();
         }
@@ -237,7 +268,9 @@ impl Open {
     }
 
     fn remove(&mut self, id: u64) {
-        let Some((Some(peer), _)) = self.connections.remove(&id) else { return };
+        let Some((Some(peer), _)) = self.connections.remove(&id) else {
+            return;
+        };
         if let Some(count) = self.peers.get_mut(&peer) {
             *count -= 1;
             if *count == 0 {
@@ -263,7 +296,9 @@ impl Drop for Registered {
 /// A peer's address, or its /64 network: a host has all of that in IPv6.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
         IpAddr::V4(address) => IpAddr::V4(address),
     }
 }
@@ -277,7 +312,11 @@ mod tests {
     }
 
     fn connection() -> Arc<Connection> {
-        Connection::new(Arc::default(), &CancellationToken::new(), &CancellationToken::new())
+        Connection::new(
+            Arc::default(),
+            &CancellationToken::new(),
+            &CancellationToken::new(),
+        )
     }
 
     #[test]
@@ -287,12 +326,20 @@ mod tests {
         let exchanges = [first.begin(), second.begin()];
         let callers = [first.known_caller(), second.known_caller()];
         let _first = registry.admit(address("192.0.2.1"), first.clone()).unwrap();
-        let _second = registry.admit(address("192.0.2.1"), second.clone()).unwrap();
-        assert!(registry.admit(address("192.0.2.1"), connection()).is_none(), "both are in work");
+        let _second = registry
+            .admit(address("192.0.2.1"), second.clone())
+            .unwrap();
+        assert!(
+            registry.admit(address("192.0.2.1"), connection()).is_none(),
+            "both are in work"
+        );
         let _other = registry.admit(address("192.0.2.2"), connection()).unwrap();
         drop((exchanges, callers));
         let third = registry.admit(address("192.0.2.1"), connection()).unwrap();
-        assert!(first.cut.is_cancelled() ^ second.cut.is_cancelled(), "one of them made room");
+        assert!(
+            first.cut.is_cancelled() ^ second.cut.is_cancelled(),
+            "one of them made room"
+        );
         drop(third);
     }
 
@@ -302,14 +349,18 @@ mod tests {
         let (old, new) = (connection(), connection());
         std::thread::sleep(Duration::from_millis(5));
         drop(new.begin());
-        let _registered = [&old, &new].map(|connection| registry.admit(None, connection.clone()).unwrap());
+        let _registered =
+            [&old, &new].map(|connection| registry.admit(None, connection.clone()).unwrap());
         assert!(registry.make_room());
         assert!(old.cut.is_cancelled() && !new.cut.is_cancelled());
         let _busy = new.begin();
         let caller = new.known_caller();
         assert!(!registry.make_room(), "its caller is known");
         drop(caller);
-        assert!(registry.make_room(), "a request without credentials makes room");
+        assert!(
+            registry.make_room(),
+            "a request without credentials makes room"
+        );
     }
 
     #[test]
@@ -317,6 +368,9 @@ mod tests {
         let same = ["2001:db8::1", "2001:db8::ffff:1"].map(|text| network(text.parse().unwrap()));
         assert_eq!(same[0], same[1]);
         assert_ne!(same[0], network("2001:db8:0:1::1".parse().unwrap()));
-        assert_eq!(network("::ffff:192.0.2.1".parse().unwrap()), network("192.0.2.1".parse().unwrap()));
+        assert_eq!(
+            network("::ffff:192.0.2.1".parse().unwrap()),
+            network("192.0.2.1".parse().unwrap())
+        );
     }
 }

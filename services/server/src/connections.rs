@@ -46,7 +46,8 @@ pub trait Listener: Send + Sync + 'static {
     type Io: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     /// The next connection of a peer that may connect, with the peer's address; `None` when the peer may not.
-    fn accept(&self) -> impl Future<Output = io::Result<Option<(Self::Io, Option<IpAddr>)>>> + Send;
+    fn accept(&self)
+    -> impl Future<Output = io::Result<Option<(Self::Io, Option<IpAddr>)>>> + Send;
 
     /// How its connections come.
     fn peer(&self) -> Peer;
@@ -76,7 +77,10 @@ impl Listener for UnixListener {
         match stream.peer_cred() {
             Ok(peer) if peer.uid() == own || peer.uid() == 0 => Ok(Some((stream, None))),
             Ok(peer) => {
-                tracing::warn!(uid = peer.uid(), "Refused a connection of another user on the Unix socket");
+                tracing::warn!(
+                    uid = peer.uid(),
+                    "Refused a connection of another user on the Unix socket"
+                );
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -118,7 +122,10 @@ impl Connections {
         let per_listener = limits.per_listener.min(Semaphore::MAX_PERMITS);
         Self {
             app,
-            limits: ConnectionLimits { per_listener, ..limits },
+            limits: ConnectionLimits {
+                per_listener,
+                ..limits
+            },
             tracker: TaskTracker::new(),
             open: watch::Sender::new(0),
             drain: CancellationToken::new(),
@@ -135,8 +142,14 @@ impl Connections {
     /// Waits until all are closed, at most so long, and then cuts the rest.
     pub async fn closed(&self, timeout: Duration) {
         self.tracker.close();
-        if tokio::time::timeout(timeout, self.tracker.wait()).await.is_err() {
-            tracing::warn!(connections = *self.open.borrow(), "Cutting connections that did not finish in time");
+        if tokio::time::timeout(timeout, self.tracker.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                connections = *self.open.borrow(),
+                "Cutting connections that did not finish in time"
+            );
         }
         self.cut.cancel();
         self.tracker.wait().await;
@@ -155,7 +168,12 @@ impl Connections {
 
     async fn accept(&self, listener: &impl Listener, router: Router) {
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).half_close(false).max_buf_size(SEND_BUFFER_BYTES);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .half_close(false)
+            .max_buf_size(SEND_BUFFER_BYTES);
         builder
             .http2()
             .timer(TokioTimer::new())
@@ -170,7 +188,8 @@ impl Connections {
         let builder = Arc::new(builder);
         let slots = Arc::new(Semaphore::new(self.limits.per_listener));
         let registry = Registry::new(self.limits.per_peer);
-        let _checks = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(check(registry.clone())));
+        let _checks =
+            tokio_util::task::AbortOnDropHandle::new(tokio::spawn(check(registry.clone())));
         while let Some(slot) = free_slot(&slots, &registry).await {
             match listener.accept().await {
                 Ok(Some((io, address))) => {
@@ -181,8 +200,17 @@ impl Connections {
                         self.app.metrics.refused_connections.inc();
                         continue;
                     };
-                    let origin = Origin { peer: listener.peer(), address, connection };
-                    let served = self.clone().connection(io, Arc::new(origin), builder.clone(), router.clone());
+                    let origin = Origin {
+                        peer: listener.peer(),
+                        address,
+                        connection,
+                    };
+                    let served = self.clone().connection(
+                        io,
+                        Arc::new(origin),
+                        builder.clone(),
+                        router.clone(),
+                    );
                     self.tracker.spawn(async move {
                         served.await;
                         drop((registered, slot));
@@ -213,7 +241,9 @@ impl Connections {
             async move {
                 let mut response = router.call(request.map(Body::new)).await?;
                 let held = response.extensions_mut().remove::<Held>();
-                Ok::<_, std::convert::Infallible>(response.map(|body| ReplyBody::new(body, held, exchange)))
+                Ok::<_, std::convert::Infallible>(
+                    response.map(|body| ReplyBody::new(body, held, exchange)),
+                )
             }
         });
         let mut served = std::pin::pin!(builder.serve_connection(TokioIo::new(io), service));

@@ -22,7 +22,9 @@ impl CrossSite {
     /// Allows these origins (`https://app.example`).
     #[must_use]
     pub fn new(allowed_origins: &[String]) -> Self {
-        Self { allowed_origins: allowed_origins.to_vec() }
+        Self {
+            allowed_origins: allowed_origins.to_vec(),
+        }
     }
 
     /// Lets a request through that is safe, no browser's, or one of our own pages' or an allowed origin's.
@@ -43,8 +45,14 @@ impl CrossSite {
         if method.is_safe() {
             return true;
         }
-        let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or_default());
-        if origin.is_some_and(|origin| self.allowed_origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))) {
+        let origin = headers
+            .get(header::ORIGIN)
+            .map(|origin| origin.to_str().unwrap_or_default());
+        if origin.is_some_and(|origin| {
+            self.allowed_origins
+                .iter()
+                .any(|allowed| allowed.eq_ignore_ascii_case(origin))
+        }) {
             return true;
         }
         // `none`: the user's own doing, not a page's (https://www.w3.org/TR/fetch-metadata/).
@@ -55,7 +63,10 @@ impl CrossSite {
         // A browser that sends no Sec-Fetch-Site, or sends none to this address because the network could change it.
         let Some(origin) = origin else { return true };
         let host = authority.or_else(|| headers.get(header::HOST)?.to_str().ok());
-        let origin = origin.parse::<Uri>().ok().and_then(|origin| origin.into_parts().authority);
+        let origin = origin
+            .parse::<Uri>()
+            .ok()
+            .and_then(|origin| origin.into_parts().authority);
         matches!((origin, host), (Some(origin), Some(host)) if origin.as_str().eq_ignore_ascii_case(host))
     }
 }
@@ -82,13 +93,49 @@ mod tests {
             ("POST", &[HERE, ("sec-fetch-site", "same-site")], false),
             ("DELETE", &[HERE, ("sec-fetch-site", "cross-site")], false),
             ("PATCH", &[HERE, ("sec-fetch-site", "same-site")], false),
-            ("POST", &[HERE, ("sec-fetch-site", "same-origin"), ("origin", "http://localhost:7420")], true),
+            (
+                "POST",
+                &[
+                    HERE,
+                    ("sec-fetch-site", "same-origin"),
+                    ("origin", "http://localhost:7420"),
+                ],
+                true,
+            ),
             ("POST", &[HERE, ("sec-fetch-site", "none")], true),
-            ("POST", &[HERE, ("sec-fetch-site", "of-a-kind-to-come")], false),
-            ("POST", &[HERE, ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")], false),
+            (
+                "POST",
+                &[HERE, ("sec-fetch-site", "of-a-kind-to-come")],
+                false,
+            ),
+            (
+                "POST",
+                &[
+                    HERE,
+                    ("sec-fetch-site", "same-origin"),
+                    ("sec-fetch-site", "cross-site"),
+                ],
+                false,
+            ),
             // It counts more than the origin: a proxy in front of us may have another name than we.
-            ("POST", &[HERE, ("sec-fetch-site", "same-origin"), ("origin", "https://context.example")], true),
-            ("POST", &[HERE, ("sec-fetch-site", "cross-site"), ("origin", "http://localhost:7420")], false),
+            (
+                "POST",
+                &[
+                    HERE,
+                    ("sec-fetch-site", "same-origin"),
+                    ("origin", "https://context.example"),
+                ],
+                true,
+            ),
+            (
+                "POST",
+                &[
+                    HERE,
+                    ("sec-fetch-site", "cross-site"),
+                    ("origin", "http://localhost:7420"),
+                ],
+                false,
+            ),
             // Without it the origin counts.
             ("POST", &[HERE, ("origin", "http://localhost:7420")], true),
             ("POST", &[HERE, ("origin", "http://LOCALHOST:7420")], true),
@@ -97,23 +144,44 @@ mod tests {
             ("POST", &[HERE, ("origin", "null")], false),
             ("POST", &[("origin", "https://evil.example")], false),
             // An origin that the settings allow, and what changes nothing.
-            ("POST", &[HERE, ("sec-fetch-site", "cross-site"), ("origin", "https://app.example")], true),
+            (
+                "POST",
+                &[
+                    HERE,
+                    ("sec-fetch-site", "cross-site"),
+                    ("origin", "https://app.example"),
+                ],
+                true,
+            ),
             ("GET", &[HERE, ("sec-fetch-site", "cross-site")], true),
-            ("OPTIONS", &[HERE, ("sec-fetch-site", "cross-site"), ("origin", "https://evil.example")], true),
+            (
+                "OPTIONS",
+                &[
+                    HERE,
+                    ("sec-fetch-site", "cross-site"),
+                    ("origin", "https://evil.example"),
+                ],
+                true,
+            ),
         ];
         for (method, given, expected) in table {
             let mut headers = HeaderMap::new();
             for (name, value) in given {
                 headers.append(*name, value.parse().unwrap());
             }
-            assert_eq!(check.allows(&method.parse().unwrap(), None, &headers), expected, "{method} {given:?}");
+            assert_eq!(
+                check.allows(&method.parse().unwrap(), None, &headers),
+                expected,
+                "{method} {given:?}"
+            );
         }
     }
 
     #[test]
     fn http_2_has_its_host_in_the_authority() {
         let check = CrossSite::new(&[]);
-        let headers = HeaderMap::from_iter([(header::ORIGIN, "http://localhost:7420".parse().unwrap())]);
+        let headers =
+            HeaderMap::from_iter([(header::ORIGIN, "http://localhost:7420".parse().unwrap())]);
         assert!(check.allows(&Method::POST, Some("localhost:7420"), &headers));
         assert!(!check.allows(&Method::POST, Some("127.0.0.1:7420"), &headers));
     }

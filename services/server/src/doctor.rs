@@ -30,14 +30,21 @@ pub struct Examination {
 impl Examination {
     fn line(&mut self, passed: bool, subject: &str, finding: impl std::fmt::Display) {
         self.healthy &= passed;
-        let _ = writeln!(self.report, "{} {subject:<10} {finding}", if passed { '✔' } else { '✘' });
+        let _ = writeln!(
+            self.report,
+            "{} {subject:<10} {finding}",
+            if passed { '✔' } else { '✘' }
+        );
     }
 }
 
 /// Examines this installation. A service that runs is left alone; without one the database is opened, and so created
 /// when there is none.
 pub async fn examine(config: &Config) -> Examination {
-    let mut found = Examination { report: String::new(), healthy: true };
+    let mut found = Examination {
+        report: String::new(),
+        healthy: true,
+    };
     match config.check() {
         Ok(()) => found.line(true, "settings", "are consistent"),
         Err(sentence) => found.line(false, "settings", sentence),
@@ -66,8 +73,14 @@ pub async fn ready(config: &Config) -> Result<(), String> {
     let socket = config.socket();
     match tokio::time::timeout(Duration::from_secs(3), get(&socket, "/readyz")).await {
         Ok(Ok((200, _))) => Ok(()),
-        Ok(Ok((status, body))) => Err(format!("the service is not ready (status {status}){}", why(&body))),
-        Ok(Err(error)) => Err(format!("the service cannot be reached on {}: {error}", socket.display())),
+        Ok(Ok((status, body))) => Err(format!(
+            "the service is not ready (status {status}){}",
+            why(&body)
+        )),
+        Ok(Err(error)) => Err(format!(
+            "the service cannot be reached on {}: {error}",
+            socket.display()
+        )),
         Err(_) => Err("the service does not answer within three seconds".into()),
     }
 }
@@ -78,25 +91,53 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
     let shown = socket.display();
     match tokio::time::timeout(Duration::from_secs(3), get(&socket, "/readyz")).await {
         Ok(Ok((200, _))) => {
-            found.line(true, "service", format_args!("answers on {shown} and is ready"));
+            found.line(
+                true,
+                "service",
+                format_args!("answers on {shown} and is ready"),
+            );
             refused_rows(&socket, found).await;
             true
         }
         Ok(Ok((status, body))) => {
-            found.line(false, "service", format_args!("answers on {shown}, but is not ready (status {status}){}", why(&body)));
+            found.line(
+                false,
+                "service",
+                format_args!(
+                    "answers on {shown}, but is not ready (status {status}){}",
+                    why(&body)
+                ),
+            );
             refused_rows(&socket, found).await;
             true
         }
-        Ok(Err(error)) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {
-            found.line(true, "service", format_args!("does not run; its socket would be {shown}"));
+        Ok(Err(error))
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused
+            ) =>
+        {
+            found.line(
+                true,
+                "service",
+                format_args!("does not run; its socket would be {shown}"),
+            );
             false
         }
         Ok(Err(error)) => {
-            found.line(false, "service", format_args!("cannot be reached on {shown}: {error}"));
+            found.line(
+                false,
+                "service",
+                format_args!("cannot be reached on {shown}: {error}"),
+            );
             false
         }
         Err(_) => {
-            found.line(false, "service", format_args!("does not answer on {shown} within three seconds"));
+            found.line(
+                false,
+                "service",
+                format_args!("does not answer on {shown} within three seconds"),
+            );
             true
         }
     }
@@ -105,14 +146,27 @@ async fn service(config: &Config, found: &mut Examination) -> bool {
 /// What the service says of why it is not ready.
 fn why(body: &str) -> String {
     let problem: Option<serde_json::Value> = serde_json::from_str(body).ok();
-    let detail = problem.as_ref().and_then(|problem| problem.get("detail")).and_then(serde_json::Value::as_str);
-    detail.map_or_else(|| "; see its log".to_owned(), |detail| format!(": {detail}"))
+    let detail = problem
+        .as_ref()
+        .and_then(|problem| problem.get("detail"))
+        .and_then(serde_json::Value::as_str);
+    detail.map_or_else(
+        || "; see its log".to_owned(),
+        |detail| format!(": {detail}"),
+    )
 }
 
 /// Whether the running service met rows that are not what was stored.
 async fn refused_rows(socket: &Path, found: &mut Examination) {
-    let Ok(Ok((200, metrics))) = tokio::time::timeout(Duration::from_secs(3), get(socket, "/metrics")).await else { return };
-    let rows = metrics.lines().find_map(|line| line.strip_prefix("context_damaged_rows_refused ")).unwrap_or("0");
+    let Ok(Ok((200, metrics))) =
+        tokio::time::timeout(Duration::from_secs(3), get(socket, "/metrics")).await
+    else {
+        return;
+    };
+    let rows = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("context_damaged_rows_refused "))
+        .unwrap_or("0");
     if rows != "0" {
         let advice = "damaged rows were refused since the service started; `context-service verify` names all that is damaged";
         found.line(false, "content", format_args!("{rows} {advice}"));
@@ -122,32 +176,54 @@ async fn refused_rows(socket: &Path, found: &mut Examination) {
 /// The status and the body of a reply, as much of it as is of use here.
 async fn get(socket: &Path, path: &str) -> std::io::Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket).await?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").as_bytes()).await?;
+    stream
+        .write_all(
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+                .as_bytes(),
+        )
+        .await?;
     let mut reply = Vec::new();
     stream.take(MAX_REPLY_BYTES).read_to_end(&mut reply).await?;
     let reply = String::from_utf8_lossy(&reply);
     let (head, body) = reply.split_once("\r\n\r\n").unwrap_or((&reply, ""));
     let status = head.get(9..12).and_then(|status| status.parse().ok());
-    let status = status.ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "what answers there is not this service"))?;
+    let status = status.ok_or_else(|| {
+        std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            "what answers there is not this service",
+        )
+    })?;
     Ok((status, body.to_owned()))
 }
 
 /// Whether search by meaning can work. Being without it is no fault.
 async fn embeddings(config: &Config, found: &mut Examination) {
     match models::choose(config) {
-        Ok(models::Choice::Off(reason)) => found.line(true, "embeddings", format_args!("off, so there is no search by meaning: {reason}")),
+        Ok(models::Choice::Off(reason)) => found.line(
+            true,
+            "embeddings",
+            format_args!("off, so there is no search by meaning: {reason}"),
+        ),
         // Said by the check of the settings.
         Err(_) => {}
         // A provider that is away is no fault of this installation, but whoever asks wants to know.
         Ok(choice) => match models::load(choice, config).await {
             Ok(Ok(embedder)) => {
                 let model = embedder.model();
-                let stores_nothing = config.search.rerank_store_tokens && !embedder.has_token_vectors();
-                let advice = if stores_nothing { "; RERANK_STORE_TOKENS has no effect: it gives no vectors of tokens" } else { "" };
+                let stores_nothing =
+                    config.search.rerank_store_tokens && !embedder.has_token_vectors();
+                let advice = if stores_nothing {
+                    "; RERANK_STORE_TOKENS has no effect: it gives no vectors of tokens"
+                } else {
+                    ""
+                };
                 found.line(
                     true,
                     "embeddings",
-                    format_args!("`{}` works ({} dimensions, {}){advice}", model.name, model.dimensions, model.provider),
+                    format_args!(
+                        "`{}` works ({} dimensions, {}){advice}",
+                        model.name, model.dimensions, model.provider
+                    ),
                 );
             }
             Ok(Err(reason)) | Err(reason) => found.line(false, "embeddings", reason),
@@ -158,8 +234,16 @@ async fn embeddings(config: &Config, found: &mut Examination) {
 /// Who reranks, and whether it answers. Being without it is no fault.
 async fn reranking(config: &Config, found: &mut Examination) {
     let loaded = match rerankers::choose(config) {
-        Ok(Choice::Off(reason)) => return found.line(true, "reranking", format_args!("off: {reason}")),
-        Ok(Choice::LateInteraction) => return found.line(true, "reranking", "works by late interaction with the embedding model"),
+        Ok(Choice::Off(reason)) => {
+            return found.line(true, "reranking", format_args!("off: {reason}"));
+        }
+        Ok(Choice::LateInteraction) => {
+            return found.line(
+                true,
+                "reranking",
+                "works by late interaction with the embedding model",
+            );
+        }
         // Said by the check of the settings.
         Err(_) => return,
         Ok(choice) => rerankers::load(choice).await,
@@ -171,8 +255,16 @@ async fn reranking(config: &Config, found: &mut Examination) {
     };
     let (model, provider) = (reranker.model(), reranker.provider());
     match reranker.rerank("question", vec!["answer".to_owned()]).await {
-        Ok(_) => found.line(true, "reranking", format_args!("`{model}` works ({provider})")),
-        Err(error) => found.line(false, "reranking", format_args!("`{model}` of {provider}: {error}; searches go without it meanwhile")),
+        Ok(_) => found.line(
+            true,
+            "reranking",
+            format_args!("`{model}` works ({provider})"),
+        ),
+        Err(error) => found.line(
+            false,
+            "reranking",
+            format_args!("`{model}` of {provider}: {error}; searches go without it meanwhile"),
+        ),
     }
 }
 
@@ -184,12 +276,20 @@ async fn database(config: &Config, answers: bool, found: &mut Examination) {
     match opened {
         Ok(Ok(store)) => {
             match context_store::Store::check(&store).await {
-                Ok(()) => found.line(true, "database", format_args!("{shown} opens, and its schema is current")),
+                Ok(()) => found.line(
+                    true,
+                    "database",
+                    format_args!("{shown} opens, and its schema is current"),
+                ),
                 Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
             }
             context_store::Store::close(&store).await;
         }
-        Ok(Err(OpenError::Held { holder, .. })) if answers => found.line(true, "database", format_args!("{shown} is held by {holder}")),
+        Ok(Err(OpenError::Held { holder, .. })) if answers => found.line(
+            true,
+            "database",
+            format_args!("{shown} is held by {holder}"),
+        ),
         Ok(Err(error)) => found.line(false, "database", error),
         Err(error) => found.line(false, "database", error),
     }
@@ -197,12 +297,18 @@ async fn database(config: &Config, answers: bool, found: &mut Examination) {
 
 async fn server(config: &Config, found: &mut Examination) {
     // What is wrong with the settings was said already.
-    let Ok(postgres) = config.postgres() else { return };
+    let Ok(postgres) = config.postgres() else {
+        return;
+    };
     let shown = postgres.target.shown();
     match context_store_postgres::PostgresStore::open(postgres).await {
         Ok(store) => {
             match context_store::Store::check(&store).await {
-                Ok(()) => found.line(true, "database", format_args!("{shown} answers, and its schema is current")),
+                Ok(()) => found.line(
+                    true,
+                    "database",
+                    format_args!("{shown} answers, and its schema is current"),
+                ),
                 Err(error) => found.line(false, "database", format_args!("{shown}: {error}")),
             }
             context_store::Store::close(&store).await;
@@ -218,20 +324,39 @@ fn disk(path: &Path, found: &mut Examination) {
         Ok(disk) => {
             let free = disk.f_bavail.saturating_mul(disk.f_frsize);
             let megabytes = free / (1024 * 1024);
-            let advice = if free < MIN_FREE_BYTES { "; free some space" } else { "" };
-            found.line(free >= MIN_FREE_BYTES, "disk", format_args!("{megabytes} MB free at {}{advice}", existing.display()));
+            let advice = if free < MIN_FREE_BYTES {
+                "; free some space"
+            } else {
+                ""
+            };
+            found.line(
+                free >= MIN_FREE_BYTES,
+                "disk",
+                format_args!("{megabytes} MB free at {}{advice}", existing.display()),
+            );
         }
-        Err(error) => found.line(false, "disk", format_args!("{}: {error}", existing.display())),
+        Err(error) => found.line(
+            false,
+            "disk",
+            format_args!("{}: {error}", existing.display()),
+        ),
     }
 }
 
 async fn ports(config: &Config, found: &mut Examination) {
-    let addresses = [("CONTEXT_LISTEN", Some(config.network.listen)), ("CONTEXT_GRPC_LISTEN", config.network.grpc_listen.0)];
+    let addresses = [
+        ("CONTEXT_LISTEN", Some(config.network.listen)),
+        ("CONTEXT_GRPC_LISTEN", config.network.grpc_listen.0),
+    ];
     for (setting, address) in addresses {
         let Some(address) = address else { continue };
         match TcpListener::bind(address).await {
             Ok(_) => found.line(true, "port", format_args!("{address} is free")),
-            Err(error) => found.line(false, "port", format_args!("{address} cannot be listened on ({error}); set {setting}")),
+            Err(error) => found.line(
+                false,
+                "port",
+                format_args!("{address} cannot be listened on ({error}); set {setting}"),
+            ),
         }
     }
 }

@@ -91,12 +91,20 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
     }
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     if !grpc {
-        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        );
         headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
         // Entries are private and change.
-        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        headers
+            .entry(header::CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-store"));
     }
     response
 }
@@ -115,12 +123,19 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     if let Some(cross_site) = &edge.cross_site {
         cross_site.check(request)?;
     }
-    if matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE) {
+    if matches!(
+        *request.method(),
+        Method::GET | Method::HEAD | Method::DELETE
+    ) {
         // No route of these reads one, and what came of it already is held until it is dropped.
         *request.body_mut() = Body::empty();
     }
     if !is_guarded(request.uri().path()) {
-        let payer = if peer == Some(Peer::Unix) { Payer::Operator } else { Payer::Public };
+        let payer = if peer == Some(Peer::Unix) {
+            Payer::Operator
+        } else {
+            Payer::Public
+        };
         let lease = lease(app, &payer, request)?;
         let address = origin.and_then(|origin| origin.address);
         let slot = match payer {
@@ -131,10 +146,16 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
         return Ok(Held::public(lease, slot));
     }
     let started = Instant::now();
-    let template = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let template = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map(MatchedPath::as_str);
     let operation = route::operation(request.method(), request.uri().path(), template);
     let holder = authenticate(app, request.headers(), operation).await?;
-    let owner = holder.as_ref().map(|holder| holder.caller.owner.clone()).unwrap_or_default();
+    let owner = holder
+        .as_ref()
+        .map(|holder| holder.caller.owner.clone())
+        .unwrap_or_default();
     let payer = match operation.map(Operation::resource) {
         // With keys the socket is another way in for every owner.
         _ if peer == Some(Peer::Unix) && holder.is_none() => Payer::Operator,
@@ -146,31 +167,57 @@ async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     if let Some(operation) = operation {
         let allowed = who.caller().require(operation);
         if let Err(error) = allowed {
-            let transport = if grpc { Transport::Grpc } else { Transport::Rest };
+            let transport = if grpc {
+                Transport::Grpc
+            } else {
+                Transport::Rest
+            };
             app.refused(&who, operation, transport, error.reason, started.elapsed());
             return Err(error);
         }
     }
     request.extensions_mut().insert(who);
-    Ok(Held::guarded(lease, origin.map(|origin| origin.connection.known_caller())))
+    Ok(Held::guarded(
+        lease,
+        origin.map(|origin| origin.connection.known_caller()),
+    ))
 }
 
 /// The lease of a request, which counts its head.
 fn lease(app: &App, payer: &Payer, request: &Request) -> Result<Arc<Lease>> {
-    let headers: usize = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+    let headers: usize = request
+        .headers()
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 32)
+        .sum();
     let lease = Lease::new(&app.budget, payer);
-    lease.grow(REQUEST_BYTES + headers + request.uri().path().len() + request.uri().query().map_or(0, str::len))?;
+    lease.grow(
+        REQUEST_BYTES
+            + headers
+            + request.uri().path().len()
+            + request.uri().query().map_or(0, str::len),
+    )?;
     Ok(Arc::new(lease))
 }
 
 fn refusal(error: Error, grpc: bool) -> Response {
-    if grpc { crate::wire::status(&error).into_http::<Body>().into_response() } else { Problem::from(error).into_response() }
+    if grpc {
+        crate::wire::status(&error)
+            .into_http::<Body>()
+            .into_response()
+    } else {
+        Problem::from(error).into_response()
+    }
 }
 
 /// The id that the caller gave, when it is short and harmless in a log and a header, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let harmless = |id: &&HeaderValue| {
-        (1..=128).contains(&id.len()) && id.as_bytes().iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        (1..=128).contains(&id.len())
+            && id
+                .as_bytes()
+                .iter()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
     };
     if let Some(id) = headers.get(REQUEST_ID).filter(harmless) {
         return id.clone();
@@ -182,7 +229,9 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// Whether a request is gRPC or gRPC-Web, by its content type.
 pub fn is_grpc(headers: &HeaderMap) -> bool {
-    headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+    headers
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
 fn unknown_host() -> Error {

@@ -23,7 +23,12 @@ pub async fn fetch_model(hub: &str) -> Result<String, String> {
         if terminal && shown != Some((file, filled)) {
             let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
             // Nobody is left to tell when this fails.
-            let _ = write!(std::io::stderr(), "\r{file:<20} [{bar:<40}] {} of {} MB", have / 1_000_000, all / 1_000_000);
+            let _ = write!(
+                std::io::stderr(),
+                "\r{file:<20} [{bar:<40}] {} of {} MB",
+                have / 1_000_000,
+                all / 1_000_000
+            );
             shown = Some((file, filled));
         }
     })
@@ -32,5 +37,9 @@ pub async fn fetch_model(hub: &str) -> Result<String, String> {
         eprintln!();
     }
     outcome.map_err(|error| error.to_string())?;
-    Ok(format!("{} is in {}; services that start from now on search by meaning", model.name, directory.display()))
+    Ok(format!(
+        "{} is in {}; services that start from now on search by meaning",
+        model.name,
+        directory.display()
+    ))
 }

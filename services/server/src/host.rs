@@ -22,7 +22,10 @@ impl AllowedHosts {
     #[must_use]
     pub fn allow(&self, request: &Request) -> bool {
         // HTTP/2 has the host in `:authority`, which becomes the URI's.
-        let authority = request.uri().authority().map(|authority| authority.as_str());
+        let authority = request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str());
         let mut headers = request.headers().get_all(header::HOST).iter();
         let host = headers.next();
         if headers.next().is_some() {
@@ -41,14 +44,26 @@ impl AllowedHosts {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
         // A page cannot have its own content under an address that is ours.
-        let is_address = name.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>().is_ok();
-        is_address || name == "localhost" || name.ends_with(".localhost") || self.0.iter().any(|known| *known == host || known == name)
+        let is_address = name
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .parse::<std::net::IpAddr>()
+            .is_ok();
+        is_address
+            || name == "localhost"
+            || name.ends_with(".localhost")
+            || self.0.iter().any(|known| *known == host || known == name)
     }
 }
 
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) => name,
+        Some((name, port))
+            if port.bytes().all(|b| b.is_ascii_digit())
+                && (!name.contains(':') || name.ends_with(']')) =>
+        {
+            name
+        }
         _ => host,
     }
 }
@@ -59,7 +74,10 @@ mod tests {
 
     #[test]
     fn loopback_names_addresses_and_configured_names_are_known() {
-        let hosts = AllowedHosts::new(&["Context.example".to_owned(), "other.example:8080".to_owned()]);
+        let hosts = AllowedHosts::new(&[
+            "Context.example".to_owned(),
+            "other.example:8080".to_owned(),
+        ]);
         for known in [
             "localhost",
             "LOCALHOST:7420",
@@ -74,7 +92,14 @@ mod tests {
         ] {
             assert!(hosts.knows(known), "{known}");
         }
-        for unknown in ["evil.example", "localhost.evil.example:7420", "other.example:8081", "127.0.0.1.evil.example", "", "notlocalhost"] {
+        for unknown in [
+            "evil.example",
+            "localhost.evil.example:7420",
+            "other.example:8081",
+            "127.0.0.1.evil.example",
+            "",
+            "notlocalhost",
+        ] {
             assert!(!hosts.knows(unknown), "{unknown}");
         }
     }

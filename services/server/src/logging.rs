@@ -31,20 +31,38 @@ pub fn start(log: &Log) {
         Level::Error | Level::Critical => LevelFilter::ERROR,
     };
     // What the HTTP libraries trace at `debug` is about bytes, and can hold parts of what callers sent.
-    let filter = ["h2", "hyper", "hyper_util", "tonic", "tower"].into_iter().filter_map(|name| format!("{name}=warn").parse().ok()).fold(
-        EnvFilter::default().add_directive(level.into()),
-        |filter, directive| {
-            if level >= LevelFilter::INFO { filter.add_directive(directive) } else { filter }
-        },
-    );
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = ["h2", "hyper", "hyper_util", "tonic", "tower"]
+        .into_iter()
+        .filter_map(|name| format!("{name}=warn").parse().ok())
+        .fold(
+            EnvFilter::default().add_directive(level.into()),
+            |filter, directive| {
+                if level >= LevelFilter::INFO {
+                    filter.add_directive(directive)
+                } else {
+                    filter
+                }
+            },
+        );
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let line = format::format().with_target(false);
     let _ = match log.log_format {
-        Format::Text => builder.with_ansi(ansi).event_format(WithRequestId { line: line.with_ansi(ansi), json: false }).try_init(),
+        Format::Text => builder
+            .with_ansi(ansi)
+            .event_format(WithRequestId {
+                line: line.with_ansi(ansi),
+                json: false,
+            })
+            .try_init(),
         Format::Json => builder
             .fmt_fields(JsonFields::new())
-            .event_format(WithRequestId { line: line.json().flatten_event(true), json: true })
+            .event_format(WithRequestId {
+                line: line.json().flatten_event(true),
+                json: true,
+            })
             .try_init(),
     };
 }
@@ -61,10 +79,18 @@ where
     N: for<'w> FormatFields<'w> + 'static,
     F: FormatEvent<S, N>,
 {
-    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
-        let Ok(id) = REQUEST_ID.try_with(HeaderValue::clone) else { return self.line.format_event(context, writer, event) };
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let Ok(id) = REQUEST_ID.try_with(HeaderValue::clone) else {
+            return self.line.format_event(context, writer, event);
+        };
         let mut line = String::new();
-        self.line.format_event(context, Writer::new(&mut line), event)?;
+        self.line
+            .format_event(context, Writer::new(&mut line), event)?;
         // The edge lets only letters, digits and a few signs into an id, which need no quotes.
         let id = id.to_str().unwrap_or_default();
         match line.trim_end().strip_suffix('}').filter(|_| self.json) {

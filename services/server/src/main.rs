@@ -8,7 +8,8 @@ use context_engine::{AUDIT_LINES, Admin};
 use context_service::cli::{Cli, Command};
 use context_service::config::Config;
 use context_service::{
-    Started, administer, config, document, errors_page, examine, fetch_model, logging, migrate_data, ready, reembed, start, verify,
+    Started, administer, config, document, errors_page, examine, fetch_model, logging,
+    migrate_data, ready, reembed, start, verify,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,7 +36,9 @@ fn main() -> ExitCode {
             match administer(&cli.config, command).await {
                 Ok(text) => {
                     if is_audit && text.lines().count() >= AUDIT_LINES as usize {
-                        eprintln!("These are the first {AUDIT_LINES} lines; for the next ones give --from the time of the last.");
+                        eprintln!(
+                            "These are the first {AUDIT_LINES} lines; for the next ones give --from the time of the last."
+                        );
                     }
                     print(&text)
                 }
@@ -51,7 +54,11 @@ fn main() -> ExitCode {
         Some(Command::Doctor) => with_runtime(async {
             let examination = examine(&cli.config).await;
             let printed = print(&examination.report);
-            if examination.healthy { printed } else { ExitCode::FAILURE }
+            if examination.healthy {
+                printed
+            } else {
+                ExitCode::FAILURE
+            }
         }),
         Some(Command::Ready) => with_runtime(async {
             match ready(&cli.config).await {
@@ -111,7 +118,12 @@ fn main() -> ExitCode {
 
 fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get().min(MAX_WORKERS));
-    match tokio::runtime::Builder::new_multi_thread().worker_threads(workers).max_blocking_threads(16).enable_all().build() {
+    match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(workers)
+        .max_blocking_threads(16)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime.block_on(work),
         Err(error) => {
             eprintln!("error: the service cannot start its threads: {error}");
@@ -122,7 +134,10 @@ fn with_runtime(work: impl Future<Output = ExitCode>) -> ExitCode {
 
 async fn serve(config: &Config) -> ExitCode {
     // Before anything listens, so that no signal finds the default behaviour.
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    ) else {
         eprintln!("error: the service cannot listen for signals");
         return ExitCode::FAILURE;
     };

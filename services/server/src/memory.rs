@@ -57,14 +57,18 @@ struct Account {
 
 impl Account {
     fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+        Arc::new(Self {
+            limit,
+            used: AtomicUsize::new(0),
+        })
     }
 }
 
 /// Adds to a counter unless it would exceed its limit.
 fn add(used: &AtomicUsize, bytes: usize, limit: usize) -> bool {
     let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
-    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+        .is_ok()
 }
 
 impl Budget {
@@ -75,7 +79,11 @@ impl Budget {
         let reserve = (total / 16).clamp(RESERVE.0, RESERVE.1);
         let total = total.max(largest.saturating_mul(2).saturating_add(reserve));
         let open = total - reserve;
-        let share = if shared { (total / 2).max(largest.saturating_mul(2)).min(open) } else { open };
+        let share = if shared {
+            (total / 2).max(largest.saturating_mul(2)).min(open)
+        } else {
+            open
+        };
         Self {
             total,
             reserve,
@@ -130,7 +138,12 @@ impl Lease {
             Payer::Public | Payer::Owner(_) => budget.total - budget.reserve,
             Payer::KeysOf(_) | Payer::Operator => budget.total,
         };
-        Self { account: budget.account(payer), budget: budget.clone(), limit, bytes: AtomicUsize::new(0) }
+        Self {
+            account: budget.account(payer),
+            budget: budget.clone(),
+            limit,
+            bytes: AtomicUsize::new(0),
+        }
     }
 
     /// Counts bytes that are about to be held.
@@ -139,7 +152,10 @@ impl Lease {
     /// `OVERLOADED` when there is no room now; `REQUEST_TOO_LARGE` when there never could be.
     pub fn grow(&self, bytes: usize) -> Result<(), Error> {
         if bytes > self.account.limit.min(self.limit) {
-            return Err(Error::new(Reason::RequestTooLarge, "the request would take more memory than there is; split it"));
+            return Err(Error::new(
+                Reason::RequestTooLarge,
+                "the request would take more memory than there is; split it",
+            ));
         }
         if !add(&self.account.used, bytes, self.account.limit) {
             return Err(overloaded());
@@ -163,7 +179,10 @@ impl Lease {
     pub fn shrink(&self, bytes: usize) {
         let left = |held: usize| Some(held.saturating_sub(bytes));
         // The closure always gives a value.
-        let held = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).unwrap_or_default();
+        let held = self
+            .bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, left)
+            .unwrap_or_default();
         self.give_back(held.min(bytes));
     }
 
@@ -195,7 +214,12 @@ impl Drop for Lease {
 /// The error of a request beyond the limit; `what` is the body or the message.
 #[must_use]
 pub fn too_large(what: &str, limit: usize) -> Error {
-    Error::new(Reason::RequestTooLarge, format!("the {what} has more than {limit} bytes, the most that is accepted; split the batch"))
+    Error::new(
+        Reason::RequestTooLarge,
+        format!(
+            "the {what} has more than {limit} bytes, the most that is accepted; split the batch"
+        ),
+    )
 }
 
 #[cfg(test)]
@@ -213,7 +237,11 @@ mod tests {
         greedy.grow(128 * MIB).unwrap();
         assert_eq!(greedy.grow(1).unwrap_err().reason, Reason::Overloaded);
         let again = Lease::new(&budget, &owner("greedy"));
-        assert_eq!(again.grow(1).unwrap_err().reason, Reason::Overloaded, "a second request has the same share");
+        assert_eq!(
+            again.grow(1).unwrap_err().reason,
+            Reason::Overloaded,
+            "a second request has the same share"
+        );
         let other = Lease::new(&budget, &owner("other"));
         other.grow(100 * MIB).unwrap();
         drop(greedy);
@@ -225,12 +253,16 @@ mod tests {
     #[test]
     fn the_operator_and_key_administration_find_room_when_owners_took_all_they_may() {
         let budget = Arc::new(Budget::new(128 * MIB, 16 * MIB, true));
-        let leases: Vec<_> = ["one", "two"].map(|name| Lease::new(&budget, &owner(name))).into();
+        let leases: Vec<_> = ["one", "two"]
+            .map(|name| Lease::new(&budget, &owner(name)))
+            .into();
         leases[0].grow(64 * MIB).unwrap();
         leases[1].grow(56 * MIB).unwrap();
         assert_eq!(leases[1].grow(1).unwrap_err().reason, Reason::Overloaded);
         Lease::new(&budget, &Payer::Operator).grow(4 * MIB).unwrap();
-        Lease::new(&budget, &Payer::KeysOf(OwnerId::new("three"))).grow(4 * MIB).unwrap();
+        Lease::new(&budget, &Payer::KeysOf(OwnerId::new("three")))
+            .grow(4 * MIB)
+            .unwrap();
     }
 
     #[test]
@@ -238,7 +270,13 @@ mod tests {
         let budget = Arc::new(Budget::new(1024 * MIB, 16 * MIB, true));
         let first = Lease::new(&budget, &Payer::Public);
         first.grow(PUBLIC_BYTES).unwrap();
-        assert_eq!(Lease::new(&budget, &Payer::Public).grow(1).unwrap_err().reason, Reason::Overloaded);
+        assert_eq!(
+            Lease::new(&budget, &Payer::Public)
+                .grow(1)
+                .unwrap_err()
+                .reason,
+            Reason::Overloaded
+        );
     }
 
     #[test]
@@ -255,7 +293,10 @@ mod tests {
         let lease = Lease::new(&budget, &owner("o"));
         lease.grow(60 * MIB).unwrap();
         lease.exceed(MIB);
-        assert_eq!(Lease::new(&budget, &owner("o")).grow(1).unwrap_err().reason, Reason::Overloaded);
+        assert_eq!(
+            Lease::new(&budget, &owner("o")).grow(1).unwrap_err().reason,
+            Reason::Overloaded
+        );
         drop(lease);
         assert_eq!(budget.used(), 0);
     }

@@ -20,7 +20,9 @@ use crate::transport::Transport;
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// From a cached read to a search that somebody gave up on.
-const BUCKETS: [f64; 14] = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0];
+const BUCKETS: [f64; 14] = [
+    0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OperationLabels {
@@ -82,11 +84,25 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("context");
         let requests = Family::default();
-        registry.register("requests", "Operations that were answered, by outcome", requests.clone());
-        let durations: Family<OperationLabels, Histogram, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
-        registry.register_with_unit("request_duration", "Time from the decoded request to the reply", Unit::Seconds, durations.clone());
+        registry.register(
+            "requests",
+            "Operations that were answered, by outcome",
+            requests.clone(),
+        );
+        let durations: Family<OperationLabels, Histogram, fn() -> Histogram> =
+            Family::new_with_constructor(|| Histogram::new(BUCKETS));
+        registry.register_with_unit(
+            "request_duration",
+            "Time from the decoded request to the reply",
+            Unit::Seconds,
+            durations.clone(),
+        );
         let authentication_failures = Counter::default();
-        registry.register("authentication_failures", "Requests for operations without a valid key", authentication_failures.clone());
+        registry.register(
+            "authentication_failures",
+            "Requests for operations without a valid key",
+            authentication_failures.clone(),
+        );
         let refused_connections = Counter::default();
         let help = "Connections that were refused, because their address had as many as it may";
         registry.register("refused_connections", help, refused_connections.clone());
@@ -95,17 +111,34 @@ impl Default for Metrics {
             registry.register(name, help, gauge.clone());
             gauge
         };
-        let in_flight = gauge("requests_in_flight", "Operations that run or wait for their turn");
+        let in_flight = gauge(
+            "requests_in_flight",
+            "Operations that run or wait for their turn",
+        );
         let connections = gauge("connections", "Open connections");
         let body_bytes = gauge("body_bytes", "Bytes that requests and replies hold");
-        let key_verifications = gauge("key_verifications", "Keys that were verified; a key that is known already is not verified again");
+        let key_verifications = gauge(
+            "key_verifications",
+            "Keys that were verified; a key that is known already is not verified again",
+        );
         let queued_writes = gauge("store_queued_writes", "Writes that wait for the database");
         let commits = gauge("store_commits", "Transactions committed since the start");
-        let writes = gauge("store_writes", "Writes committed since the start; several share a transaction");
-        let damaged_rows = gauge("damaged_rows_refused", "Rows refused since the start because their content is not what was stored");
+        let writes = gauge(
+            "store_writes",
+            "Writes committed since the start; several share a transaction",
+        );
+        let damaged_rows = gauge(
+            "damaged_rows_refused",
+            "Rows refused since the start because their content is not what was stored",
+        );
         let resident_memory = gauge("process_resident_memory_bytes", "Memory of the process");
         let uptime = Gauge::<f64, AtomicU64>::default();
-        registry.register_with_unit("uptime", "Time since the start", Unit::Seconds, uptime.clone());
+        registry.register_with_unit(
+            "uptime",
+            "Time since the start",
+            Unit::Seconds,
+            uptime.clone(),
+        );
         Self {
             registry,
             requests,
@@ -130,12 +163,25 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts an operation that ended.
-    pub fn record(&self, operation: Operation, wire: Transport, outcome: Option<Reason>, took: Duration) {
+    pub fn record(
+        &self,
+        operation: Operation,
+        wire: Transport,
+        outcome: Option<Reason>,
+        took: Duration,
+    ) {
         let find = || {
-            let labels = OperationLabels { operation: operation.as_str(), wire };
-            (self.requests(operation, wire, None), self.durations.get_or_create(&labels).clone())
+            let labels = OperationLabels {
+                operation: operation.as_str(),
+                wire,
+            };
+            (
+                self.requests(operation, wire, None),
+                self.durations.get_or_create(&labels).clone(),
+            )
         };
-        let (successes, durations) = self.frequent[operation as usize][wire as usize].get_or_init(find);
+        let (successes, durations) =
+            self.frequent[operation as usize][wire as usize].get_or_init(find);
         durations.observe(took.as_secs_f64());
         match outcome {
             None => successes.inc(),
@@ -144,7 +190,13 @@ impl Metrics {
     }
 
     fn requests(&self, operation: Operation, wire: Transport, outcome: Option<Reason>) -> Counter {
-        self.requests.get_or_create(&OutcomeLabels { operation: operation.as_str(), wire, outcome: Outcome(outcome) }).clone()
+        self.requests
+            .get_or_create(&OutcomeLabels {
+                operation: operation.as_str(),
+                wire,
+                outcome: Outcome(outcome),
+            })
+            .clone()
     }
 
     /// The exposition text. `store` is what the database says of itself, when it answers.
@@ -155,7 +207,8 @@ impl Metrics {
             self.commits.set(store.commits);
             self.writes.set(store.writes);
         }
-        self.damaged_rows.set(i64::try_from(context_store::seal::refused_rows()).unwrap_or(i64::MAX));
+        self.damaged_rows
+            .set(i64::try_from(context_store::seal::refused_rows()).unwrap_or(i64::MAX));
         if let Some(bytes) = resident_bytes() {
             self.resident_memory.set(bytes);
         }

@@ -21,12 +21,16 @@ const BAR: u64 = 40;
 /// A sentence that says what went wrong. No password stands in it.
 pub async fn migrate_data(config: &Config, migration: &MigrateData) -> Result<String, String> {
     let owner = owner(&migration.owner)?;
-    let from = Place::parse(migration.from.reveal(), config).map_err(|why| format!("--from {why}"))?;
+    let from =
+        Place::parse(migration.from.reveal(), config).map_err(|why| format!("--from {why}"))?;
     let to = Place::parse(migration.to.reveal(), config).map_err(|why| format!("--to {why}"))?;
     if let (Place::Sqlite(from), Place::Sqlite(to)) = (&from, &to)
         && same_file(from, to)
     {
-        return Err(format!("--from and --to are the same file, {}", from.display()));
+        return Err(format!(
+            "--from and --to are the same file, {}",
+            from.display()
+        ));
     }
     // The source first: when it cannot be read, no target is made.
     let mut source = from.source(config, owner).await?;
@@ -63,9 +67,11 @@ impl Place {
     fn parse(text: &str, config: &Config) -> Result<Self, String> {
         let text = text.trim();
         if text.starts_with("postgresql://") || text.starts_with("postgres://") {
-            let mut settings = config.postgres().map_err(|error| format!("needs usable POSTGRESQL_… settings: {error}"))?;
-            settings.target =
-                context_store_postgres::Target::parse(text).map_err(|error| format!("is no usable connection string: {error}"))?;
+            let mut settings = config
+                .postgres()
+                .map_err(|error| format!("needs usable POSTGRESQL_… settings: {error}"))?;
+            settings.target = context_store_postgres::Target::parse(text)
+                .map_err(|error| format!("is no usable connection string: {error}"))?;
             return Ok(Self::Postgres(Box::new(settings)));
         }
         match (text, text.strip_prefix("sqlite://")) {
@@ -86,7 +92,9 @@ impl Place {
     async fn source(self, config: &Config, owner: OwnerId) -> Result<Box<dyn Source>, String> {
         let opened = match self {
             Self::Sqlite(path) => SqliteSource::open(path, owner).await,
-            Self::Postgres(settings) => PostgresSource::open(&settings.target, config_timeout(config), owner).await,
+            Self::Postgres(settings) => {
+                PostgresSource::open(&settings.target, config_timeout(config), owner).await
+            }
         };
         opened.map_err(|error| error.to_string())
     }
@@ -96,11 +104,15 @@ impl Place {
             Self::Sqlite(path) => {
                 let mut settings = config.sqlite();
                 settings.path = path;
-                let target = SqliteTarget::open(settings).await.map_err(|error| error.to_string())?;
+                let target = SqliteTarget::open(settings)
+                    .await
+                    .map_err(|error| error.to_string())?;
                 Ok(Box::new(target))
             }
             Self::Postgres(settings) => {
-                let target = PostgresTarget::open(&settings).await.map_err(|error| error.to_string())?;
+                let target = PostgresTarget::open(&settings)
+                    .await
+                    .map_err(|error| error.to_string())?;
                 Ok(Box::new(target))
             }
         }
@@ -119,7 +131,10 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), last: None }
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            last: None,
+        }
     }
 
     pub(crate) fn end_line(&mut self) {
@@ -142,11 +157,21 @@ impl Observer for Progress {
         if self.terminal {
             if self.last != Some((phase, table, filled)) {
                 let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
-                let _ = write!(std::io::stderr(), "\r{does:<9} {table:<17} [{bar:<40}] {done} of {total} rows");
+                let _ = write!(
+                    std::io::stderr(),
+                    "\r{does:<9} {table:<17} [{bar:<40}] {done} of {total} rows"
+                );
                 self.last = Some((phase, table, filled));
             }
-        } else if self.last.is_none_or(|(before, _, tenths)| before != phase || tenths != filled) {
-            let _ = writeln!(std::io::stderr(), "{does} {}% ({done} of {total} rows)", filled * 10);
+        } else if self
+            .last
+            .is_none_or(|(before, _, tenths)| before != phase || tenths != filled)
+        {
+            let _ = writeln!(
+                std::io::stderr(),
+                "{does} {}% ({done} of {total} rows)",
+                filled * 10
+            );
             self.last = Some((phase, table, filled));
         }
     }
@@ -159,17 +184,33 @@ impl Observer for Progress {
 
 /// What both databases hold alike, a line for each owner and table.
 fn page(report: &Report, from: &str, to: &str) -> String {
-    let Report { copied, verified, left_behind } = report;
+    let Report {
+        copied,
+        verified,
+        left_behind,
+    } = report;
     let mut page = format!("{:<20} {:<18} {:>10}  checksum\n", "owner", "table", "rows");
     for found in verified {
         // Nothing that a name holds is to reach the terminal as a command.
         let owner = found.owner.as_str().escape_debug().to_string();
-        let _ = writeln!(page, "{owner:<20} {:<18} {:>10}  {}", found.table, found.rows, &found.checksum[..16]);
+        let _ = writeln!(
+            page,
+            "{owner:<20} {:<18} {:>10}  {}",
+            found.table,
+            found.rows,
+            &found.checksum[..16]
+        );
     }
     for (table, rows) in left_behind {
-        let _ = writeln!(page, "not moved: {rows} rows of {table}, which the target does not keep; a service makes them anew");
+        let _ = writeln!(
+            page,
+            "not moved: {rows} rows of {table}, which the target does not keep; a service makes them anew"
+        );
     }
     let rows: u64 = verified.iter().map(|found| found.rows).sum();
-    let _ = writeln!(page, "{to} holds what {from} holds: {rows} rows with equal checksums, {copied} of them copied by this run");
+    let _ = writeln!(
+        page,
+        "{to} holds what {from} holds: {rows} rows with equal checksums, {copied} of them copied by this run"
+    );
     page
 }

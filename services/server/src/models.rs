@@ -33,7 +33,9 @@ pub enum Choice {
 /// Where models are kept between starts: `$XDG_CACHE_HOME/context-service/models`, or below `~/.cache`.
 #[must_use]
 pub fn cache_directory() -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
     let cache = cache.unwrap_or_else(|| context_model::local::expand_home("~/.cache"));
     cache.join("context-service").join("models")
 }
@@ -70,14 +72,18 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
             }
             None => {
                 let directory = ModelDirectory::new(cache_directory().join(DEFAULT_MODEL), None);
-                let wants_ollama = models.ollama_host.is_some() || name.is_some() || config.search.enable_semantic_search == Switch::True;
+                let wants_ollama = models.ollama_host.is_some()
+                    || name.is_some()
+                    || config.search.enable_semantic_search == Switch::True;
                 if directory.is_complete() {
                     Ok(Choice::Local(directory))
                 } else if wants_ollama && models.embedding_provider == EmbeddingProvider::Auto {
                     remote(config, Dialect::Ollama)
                 } else {
-                    off("there is no embedding model: run `context-service fetch-model`, set EMBEDDING_MODEL_PATH to a directory with \
-                         one, or set EMBEDDING_PROVIDER to ollama or another provider")
+                    off(
+                        "there is no embedding model: run `context-service fetch-model`, set EMBEDDING_MODEL_PATH to a directory with \
+                         one, or set EMBEDDING_PROVIDER to ollama or another provider",
+                    )
                 }
             }
         },
@@ -92,39 +98,90 @@ pub fn choose(config: &Config) -> Result<Choice, String> {
 fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     let models = &config.models;
     let provider = dialect.name();
-    let of_ollama = models.ollama_host.as_ref().filter(|_| dialect == Dialect::Ollama);
-    let url = models.embedding_url.as_ref().or(of_ollama).map(Url::as_str).or(dialect.default_url());
-    let url = url.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_URL"))?;
-    let name = models.embedding_model.as_deref().or(dialect.default_model());
-    let name = name.ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_MODEL"))?;
-    let access = access(url, models.embedding_api_key.as_ref(), Duration::from_secs(models.embedding_timeout_seconds));
-    let dimensions = models.embedding_dim.and_then(|dimensions| u32::try_from(dimensions).ok());
-    let remote = RemoteModel { dialect, name: name.to_owned(), dimensions, prefixes: prefixes(config), wish: wish(config) };
+    let of_ollama = models
+        .ollama_host
+        .as_ref()
+        .filter(|_| dialect == Dialect::Ollama);
+    let url = models
+        .embedding_url
+        .as_ref()
+        .or(of_ollama)
+        .map(Url::as_str)
+        .or(dialect.default_url());
+    let url = url
+        .ok_or_else(|| format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_URL"))?;
+    let name = models
+        .embedding_model
+        .as_deref()
+        .or(dialect.default_model());
+    let name = name.ok_or_else(|| {
+        format!("EMBEDDING_PROVIDER is `{provider}`, which needs EMBEDDING_MODEL")
+    })?;
+    let access = access(
+        url,
+        models.embedding_api_key.as_ref(),
+        Duration::from_secs(models.embedding_timeout_seconds),
+    );
+    let dimensions = models
+        .embedding_dim
+        .and_then(|dimensions| u32::try_from(dimensions).ok());
+    let remote = RemoteModel {
+        dialect,
+        name: name.to_owned(),
+        dimensions,
+        prefixes: prefixes(config),
+        wish: wish(config),
+    };
     Ok(Choice::Remote(Box::new((access, remote))))
 }
 
 /// A provider's address, key and patience, as settings have them.
 pub fn access(url: &str, key: Option<&Secret>, patience: Duration) -> Access {
     // Ollama's own tools take the host alone.
-    let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    Access { url, key: key.map(|key| context_providers::http::Secret::new(key.reveal())), patience }
+    let url = if url.contains("://") {
+        url.to_owned()
+    } else {
+        format!("http://{url}")
+    };
+    Access {
+        url,
+        key: key.map(|key| context_providers::http::Secret::new(key.reveal())),
+        patience,
+    }
 }
 
 /// The flags with which another process of this user chooses the same.
 #[must_use]
 pub fn flags(config: &Config, choice: &Choice) -> Vec<String> {
     let models = &config.models;
-    let mut flags = vec![format!("--embedding-timeout-seconds={}", models.embedding_timeout_seconds)];
-    let mut push = |name: &str, value: Option<String>| flags.extend(value.map(|value| format!("--{name}={value}")));
-    push("embedding-query-prefix", models.embedding_query_prefix.clone());
-    push("embedding-document-prefix", models.embedding_document_prefix.clone());
+    let mut flags = vec![format!(
+        "--embedding-timeout-seconds={}",
+        models.embedding_timeout_seconds
+    )];
+    let mut push = |name: &str, value: Option<String>| {
+        flags.extend(value.map(|value| format!("--{name}={value}")))
+    };
+    push(
+        "embedding-query-prefix",
+        models.embedding_query_prefix.clone(),
+    );
+    push(
+        "embedding-document-prefix",
+        models.embedding_document_prefix.clone(),
+    );
     push("chunk-size", models.chunk_size.map(|size| size.to_string()));
-    push("chunk-overlap", models.chunk_overlap.map(|overlap| overlap.to_string()));
+    push(
+        "chunk-overlap",
+        models.chunk_overlap.map(|overlap| overlap.to_string()),
+    );
     match choice {
         Choice::Off(_) => push("embedding-provider", Some("none".to_owned())),
         Choice::Local(directory) => {
             push("embedding-provider", Some("local".to_owned()));
-            push("embedding-model-path", Some(directory.path().display().to_string()));
+            push(
+                "embedding-model-path",
+                Some(directory.path().display().to_string()),
+            );
             push("embedding-model", Some(directory.name().to_owned()));
         }
         Choice::Remote(remote) => {
@@ -132,8 +189,17 @@ pub fn flags(config: &Config, choice: &Choice) -> Vec<String> {
             push("embedding-provider", Some(model.dialect.name().to_owned()));
             push("embedding-url", Some(access.url.clone()));
             push("embedding-model", Some(model.name.clone()));
-            push("embedding-dim", model.dimensions.map(|dimensions| dimensions.to_string()));
-            push("embedding-api-key", models.embedding_api_key.as_ref().map(|key| key.reveal().to_owned()));
+            push(
+                "embedding-dim",
+                model.dimensions.map(|dimensions| dimensions.to_string()),
+            );
+            push(
+                "embedding-api-key",
+                models
+                    .embedding_api_key
+                    .as_ref()
+                    .map(|key| key.reveal().to_owned()),
+            );
         }
     }
     flags
@@ -141,20 +207,35 @@ pub fn flags(config: &Config, choice: &Choice) -> Vec<String> {
 
 fn prefixes(config: &Config) -> Prefixes {
     Prefixes {
-        query: config.models.embedding_query_prefix.clone().unwrap_or_default(),
-        document: config.models.embedding_document_prefix.clone().unwrap_or_default(),
+        query: config
+            .models
+            .embedding_query_prefix
+            .clone()
+            .unwrap_or_default(),
+        document: config
+            .models
+            .embedding_document_prefix
+            .clone()
+            .unwrap_or_default(),
     }
 }
 
 fn wish(config: &Config) -> ChunkWish {
     let tokens = |given: Option<u64>| given.and_then(|tokens| usize::try_from(tokens).ok());
-    ChunkWish { size: tokens(config.models.chunk_size), overlap: tokens(config.models.chunk_overlap) }
+    ChunkWish {
+        size: tokens(config.models.chunk_size),
+        overlap: tokens(config.models.chunk_overlap),
+    }
 }
 
 /// Checks that nothing that needs an embedding model was asked for outright.
 fn demanded(config: &Config, reason: &str) -> Result<(), String> {
     let search = &config.search;
-    let need = |setting: &str| Err(format!("{setting}, which needs an embedding model, but {reason}"));
+    let need = |setting: &str| {
+        Err(format!(
+            "{setting}, which needs an embedding model, but {reason}"
+        ))
+    };
     if search.enable_semantic_search == Switch::True {
         need("ENABLE_SEMANTIC_SEARCH is true")
     } else if search.enable_hybrid_search == Switch::True && search.enable_fts == Switch::False {
@@ -170,20 +251,31 @@ fn demanded(config: &Config, reason: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// A sentence that says what is wrong.
-pub async fn load(choice: Choice, config: &Config) -> Result<Result<Arc<dyn Embedder>, String>, String> {
+pub async fn load(
+    choice: Choice,
+    config: &Config,
+) -> Result<Result<Arc<dyn Embedder>, String>, String> {
     match choice {
         Choice::Off(reason) => Ok(Err(reason)),
         Choice::Local(directory) => {
             let (prefixes, wish) = (prefixes(config), wish(config));
-            let loading = tokio::task::spawn_blocking(move || LocalEmbedder::load(&directory, prefixes, wish));
-            let loaded = loading.await.map_err(|error| format!("the embedding model cannot be loaded: {error}"))?;
-            loaded.map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>)).map_err(|error| error.to_string())
+            let loading = tokio::task::spawn_blocking(move || {
+                LocalEmbedder::load(&directory, prefixes, wish)
+            });
+            let loaded = loading
+                .await
+                .map_err(|error| format!("the embedding model cannot be loaded: {error}"))?;
+            loaded
+                .map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>))
+                .map_err(|error| error.to_string())
         }
         Choice::Remote(remote) => {
             let (access, model) = *remote;
             let provider = model.dialect.name();
             let connected = HttpEmbedder::connect(&access, model).await;
-            connected.map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>)).map_err(|error| format!("{provider}: {error}"))
+            connected
+                .map(|embedder| Ok(Arc::new(embedder) as Arc<dyn Embedder>))
+                .map_err(|error| format!("{provider}: {error}"))
         }
     }
 }
@@ -198,8 +290,14 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
     let choice = match choose(config)? {
         Choice::Remote(remote) => {
             let engine = Arc::clone(engine);
-            engine.awaiting_embedder(format!("the embedding provider {} has not answered yet", remote.1.dialect.name()));
-            return Ok(Some(tokio::spawn(async move { reach(&engine, &remote.0, &remote.1).await }).abort_handle()));
+            engine.awaiting_embedder(format!(
+                "the embedding provider {} has not answered yet",
+                remote.1.dialect.name()
+            ));
+            return Ok(Some(
+                tokio::spawn(async move { reach(&engine, &remote.0, &remote.1).await })
+                    .abort_handle(),
+            ));
         }
         choice => choice,
     };
@@ -224,12 +322,26 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
 
 async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), String> {
     let model = embedder.model().clone();
-    engine.use_embedder(embedder).await.map_err(|error| error.message)?;
+    engine
+        .use_embedder(embedder)
+        .await
+        .map_err(|error| error.message)?;
     if let Some(reason) = engine.why_no_meaning() {
         return Err(reason);
     }
-    tracing::info!(model = model.identity(), dimensions = model.dimensions, provider = model.provider, "Embeds with `{}`", model.name);
-    if let Some(reason) = engine.config().rerank_store_tokens.then(|| engine.why_no_stored_tokens()).flatten() {
+    tracing::info!(
+        model = model.identity(),
+        dimensions = model.dimensions,
+        provider = model.provider,
+        "Embeds with `{}`",
+        model.name
+    );
+    if let Some(reason) = engine
+        .config()
+        .rerank_store_tokens
+        .then(|| engine.why_no_stored_tokens())
+        .flatten()
+    {
         tracing::warn!("RERANK_STORE_TOKENS has no effect: {reason}");
     }
     Ok(())

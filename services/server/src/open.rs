@@ -52,15 +52,22 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
             return Ok(Opened::ServedByAnother);
         }
         let deadline = Instant::now() + PATIENCE;
-        if matches!(tokio::time::timeout(Duration::from_secs(2), post_drain(&socket)).await, Ok(Ok(true))) {
+        if matches!(
+            tokio::time::timeout(Duration::from_secs(2), post_drain(&socket)).await,
+            Ok(Ok(true))
+        ) {
             tracing::info!("Asked the service that a gateway started to give way");
             while UnixStream::connect(&socket).await.is_ok() && Instant::now() < deadline {
                 tokio::time::sleep(POLL_BY_HAND).await;
             }
         }
     }
-    let settings = config.postgres().map_err(|error| StartError::Settings(error.to_string()))?;
-    Ok(Opened::Store(Arc::new(PostgresStore::open(settings).await?)))
+    let settings = config
+        .postgres()
+        .map_err(|error| StartError::Settings(error.to_string()))?;
+    Ok(Opened::Store(Arc::new(
+        PostgresStore::open(settings).await?,
+    )))
 }
 
 /// A database that a gateway's service holds is taken over; when it is us that a gateway started, the other one's
@@ -74,7 +81,9 @@ async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
             Ok(store) => return Ok(Opened::Store(Arc::new(store))),
             Err(error) => error,
         };
-        let OpenError::Held { holder, .. } = &error else { return Err(error) };
+        let OpenError::Held { holder, .. } = &error else {
+            return Err(error);
+        };
         if Instant::now() >= deadline {
             return Err(error);
         }
@@ -102,7 +111,12 @@ pub async fn try_open(config: &Config) -> Result<SqliteStore, OpenError> {
     let path = sqlite.path.clone();
     tokio::task::spawn_blocking(move || SqliteStore::open(sqlite))
         .await
-        .unwrap_or_else(|error| Err(OpenError::Other { path, source: error.into() }))
+        .unwrap_or_else(|error| {
+            Err(OpenError::Other {
+                path,
+                source: error.into(),
+            })
+        })
 }
 
 /// Over its socket; where that does not answer, by a signal to the process that holds the lock.
@@ -112,17 +126,25 @@ async fn ask_to_drain(socket: &Path, holder: Holder) {
         tracing::info!("Asked the service that a gateway started to give way");
         return;
     }
-    if let Some(pid) =
-        holder.pid.filter(|pid| is_ours(*pid)).and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw)
+    if let Some(pid) = holder
+        .pid
+        .filter(|pid| is_ours(*pid))
+        .and_then(|pid| i32::try_from(pid).ok())
+        .and_then(rustix::process::Pid::from_raw)
     {
-        tracing::info!(pid = pid.as_raw_pid(), "Asked the service that a gateway started to give way, by signal");
+        tracing::info!(
+            pid = pid.as_raw_pid(),
+            "Asked the service that a gateway started to give way, by signal"
+        );
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     }
 }
 
 async fn post_drain(socket: &Path) -> std::io::Result<bool> {
     let mut stream = UnixStream::connect(socket).await?;
-    let request = format!("POST {DRAIN_ROUTE} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    let request = format!(
+        "POST {DRAIN_ROUTE} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).await?;
@@ -134,7 +156,10 @@ async fn post_drain(socket: &Path) -> std::io::Result<bool> {
 fn is_ours(pid: u32) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let process = Path::new("/proc").join(pid.to_string());
-    let same_user = std::fs::metadata(&process).is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
+    let same_user = std::fs::metadata(&process)
+        .is_ok_and(|found| found.uid() == rustix::process::geteuid().as_raw());
     // The kernel keeps 15 characters of the name, which is exactly this one's length.
-    same_user && std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim_end() == "context-service")
+    same_user
+        && std::fs::read_to_string(process.join("comm"))
+            .is_ok_and(|name| name.trim_end() == "context-service")
 }

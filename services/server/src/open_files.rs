@@ -15,7 +15,9 @@ const SOCKET_CONNECTIONS: u64 = 64;
 pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
     let wanted = load.max_connections;
     let listeners = listeners.max(1) as u64;
-    let needed = wanted.saturating_mul(listeners + 1).saturating_add(OTHER_FILES);
+    let needed = wanted
+        .saturating_mul(listeners + 1)
+        .saturating_add(OTHER_FILES);
     let files = raise(needed);
     let fits = files.saturating_sub(OTHER_FILES + SOCKET_CONNECTIONS) / listeners;
     let per_listener = wanted.min(fits.max(1));
@@ -33,7 +35,10 @@ pub fn connection_limits(load: &Load, listeners: usize) -> ConnectionLimits {
         given => given.min(per_listener),
     };
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    ConnectionLimits { per_listener: count(per_listener), per_peer: count(per_peer) }
+    ConnectionLimits {
+        per_listener: count(per_listener),
+        per_peer: count(per_peer),
+    }
 }
 
 /// Raises the limit of open files to `needed`, or as far as it goes, and gives what it is then.
@@ -44,7 +49,13 @@ fn raise(needed: u64) -> u64 {
         return current;
     }
     let raised = maximum.map_or(needed, |maximum| maximum.min(needed));
-    match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }) {
+    match setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(raised),
+            maximum,
+        },
+    ) {
         Ok(()) => raised,
         Err(_) => current,
     }

@@ -26,7 +26,13 @@ pub struct Patience<Io> {
 impl<Io> Patience<Io> {
     /// Waits at most so long for the peer to take something.
     pub fn new(io: Io, limit: Duration) -> Self {
-        Self { io, limit, stuck: None, preface_bytes_left: PREFACE_BYTES, begun: Arc::default() }
+        Self {
+            io,
+            limit,
+            stuck: None,
+            preface_bytes_left: PREFACE_BYTES,
+            begun: Arc::default(),
+        }
     }
 
     /// Becomes true when as many bytes have come as tell which HTTP the peer speaks.
@@ -34,25 +40,40 @@ impl<Io> Patience<Io> {
         Arc::clone(&self.begun)
     }
 
-    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stuck = None;
             return written;
         }
         let limit = self.limit;
-        let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let stuck = self
+            .stuck
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         ready!(stuck.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the peer takes nothing",
+        )))
     }
 }
 
 impl<Io: AsyncRead + Unpin> AsyncRead for Patience<Io> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(cx, buffer);
         if this.preface_bytes_left > 0 {
-            this.preface_bytes_left = this.preface_bytes_left.saturating_sub(buffer.filled().len() - before);
+            this.preface_bytes_left = this
+                .preface_bytes_left
+                .saturating_sub(buffer.filled().len() - before);
             if this.preface_bytes_left == 0 {
                 this.begun.store(true, Ordering::Relaxed);
             }
@@ -62,13 +83,21 @@ impl<Io: AsyncRead + Unpin> AsyncRead for Patience<Io> {
 }
 
 impl<Io: AsyncWrite + Unpin> AsyncWrite for Patience<Io> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write(cx, data);
         this.watch(cx, written)
     }
 
-    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.io).poll_write_vectored(cx, data);
         this.watch(cx, written)

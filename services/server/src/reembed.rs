@@ -71,11 +71,17 @@ pub struct Moves {
 impl Moves {
     /// Nothing is moving yet.
     pub fn new(app: Arc<App>) -> Self {
-        Self { app, status: Arc::new(Mutex::new(Status::Idle)) }
+        Self {
+            app,
+            status: Arc::new(Mutex::new(Status::Idle)),
+        }
     }
 
     fn status(&self) -> Status {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.status
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn set(&self, status: Status) {
@@ -84,18 +90,27 @@ impl Moves {
 
     /// Begins, unless something is moving already.
     fn begin(&self, flags: Vec<String>) -> Result<(), Error> {
-        let arguments = std::iter::once("context-service".to_owned()).chain(flags).map(Into::into);
+        let arguments = std::iter::once("context-service".to_owned())
+            .chain(flags)
+            .map(Into::into);
         let read = config::read::<Cli>(arguments, &|_| None);
-        let config = read.map_err(|refusal| Error::invalid("flags", refusal.text))?.config;
+        let config = read
+            .map_err(|refusal| Error::invalid("flags", refusal.text))?
+            .config;
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*status, Status::Running { .. }) {
             return Ok(());
         }
-        *status = Status::Running { embedded: 0, entries: 0 };
+        *status = Status::Running {
+            embedded: 0,
+            entries: 0,
+        };
         drop(status);
         let moves = self.clone();
         tokio::spawn(async move {
-            let progress = |Reembedding { embedded, entries }| moves.set(Status::Running { embedded, entries });
+            let progress = |Reembedding { embedded, entries }| {
+                moves.set(Status::Running { embedded, entries })
+            };
             let outcome = run(&moves.app.engine, &config, progress).await;
             moves.set(match outcome {
                 Ok(sentence) => Status::Done { sentence },
@@ -112,8 +127,12 @@ pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
         return rest::not_found(request).await.into_response();
     }
     let run = async {
-        let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await;
-        let body = body.map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?.to_bytes();
+        let body = Limited::new(request.into_body(), MAX_REQUEST_BYTES)
+            .collect()
+            .await;
+        let body = body
+            .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
+            .to_bytes();
         match context_model::decode_slice::<Ask>(&body)? {
             Ask::Begin { flags } => moves.begin(flags)?,
             Ask::Look => {}
@@ -127,13 +146,22 @@ pub async fn reembed(State(moves): State<Moves>, request: Request) -> Response {
 }
 
 /// Loads the model of these settings and moves to it.
-async fn run(engine: &Engine, config: &Config, progress: impl Fn(Reembedding) + Send) -> Result<String, String> {
+async fn run(
+    engine: &Engine,
+    config: &Config,
+    progress: impl Fn(Reembedding) + Send,
+) -> Result<String, String> {
     let embedder: Arc<dyn Embedder> = models::load(models::choose(config)?, config).await??;
     let name = embedder.model().name.clone();
-    let outcome = engine.reembed(embedder, progress).await.map_err(|error| error.message)?;
+    let outcome = engine
+        .reembed(embedder, progress)
+        .await
+        .map_err(|error| error.message)?;
     Ok(match outcome {
         Reembedded::Before => format!("the vectors of {name} are in use already"),
-        Reembedded::Now { refused: 0 } => format!("search by meaning uses {name} now; start every service with these settings from now on"),
+        Reembedded::Now { refused: 0 } => format!(
+            "search by meaning uses {name} now; start every service with these settings from now on"
+        ),
         Reembedded::Now { refused } => {
             format!(
                 "search by meaning uses {name} now, without {refused} entries that it refused; start every service with these settings from now on"
@@ -161,25 +189,40 @@ pub async fn command(config: &Config) -> Result<String, String> {
         match admin::open(config).await {
             Ok(store) => break store,
             // A service that starts or stops holds the database and has no socket.
-            Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => tokio::time::sleep(admin::POLL).await,
+            Err(StartError::Database(OpenError::Held { .. })) if Instant::now() < deadline => {
+                tokio::time::sleep(admin::POLL).await
+            }
             Err(error) => return Err(error.to_string()),
         }
     };
-    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|error| error.to_string())?;
-    let outcome = run(&engine, config, |Reembedding { embedded, entries }| bar.show(embedded, entries)).await;
+    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock))
+        .map_err(|error| error.to_string())?;
+    let outcome = run(&engine, config, |Reembedding { embedded, entries }| {
+        bar.show(embedded, entries)
+    })
+    .await;
     bar.end();
     engine.close().await;
     outcome
 }
 
 /// Lets a running service do it, and watches.
-async fn at_the_service(config: &Config, stream: UnixStream, flags: Vec<String>, bar: &Bar) -> Result<String, String> {
+async fn at_the_service(
+    config: &Config,
+    stream: UnixStream,
+    flags: Vec<String>,
+    bar: &Bar,
+) -> Result<String, String> {
     let mut stream = stream;
     let mut question = Ask::Begin { flags };
     loop {
         let body = serde_json::to_string(&question).map_err(|error| error.to_string())?;
-        let answer = ask(stream, REEMBED_ROUTE, &body).await.inspect_err(|_| bar.end())?;
-        match serde_json::from_str(&answer).map_err(|error| format!("the service gave no proper answer: {error}"))? {
+        let answer = ask(stream, REEMBED_ROUTE, &body)
+            .await
+            .inspect_err(|_| bar.end())?;
+        match serde_json::from_str(&answer)
+            .map_err(|error| format!("the service gave no proper answer: {error}"))?
+        {
             Status::Running { embedded, entries } => bar.show(embedded, entries),
             Status::Done { sentence } => {
                 bar.end();
@@ -187,9 +230,16 @@ async fn at_the_service(config: &Config, stream: UnixStream, flags: Vec<String>,
             }
             Status::Failed { sentence } => {
                 bar.end();
-                return Err(format!("{sentence}; what was embedded is kept, and the same command goes on with it"));
+                return Err(format!(
+                    "{sentence}; what was embedded is kept, and the same command goes on with it"
+                ));
             }
-            Status::Idle => return Err("the service was started anew; the same command goes on where it was".to_owned()),
+            Status::Idle => {
+                return Err(
+                    "the service was started anew; the same command goes on where it was"
+                        .to_owned(),
+                );
+            }
         }
         question = Ask::Look;
         tokio::time::sleep(POLL).await;
@@ -215,12 +265,21 @@ impl Bar {
         let filled = embedded.min(entries) * BAR / entries.max(1);
         let bar = "#".repeat(usize::try_from(filled).unwrap_or(0));
         // Nobody is left to tell when this fails.
-        let _ = write!(std::io::stderr(), "\r[{bar:<40}] {embedded} of {entries} entries");
+        let _ = write!(
+            std::io::stderr(),
+            "\r[{bar:<40}] {embedded} of {entries} entries"
+        );
         *shown = Some((embedded, entries));
     }
 
     fn end(&self) {
-        if self.shown.lock().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+        if self
+            .shown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+            .is_some()
+        {
             eprintln!();
         }
     }

@@ -32,14 +32,21 @@ pub enum Choice {
 pub fn choose(config: &Config) -> Result<Choice, String> {
     let search = &config.search;
     if search.enable_reranking == Switch::False {
-        return Ok(Choice::Off("switched off by ENABLE_RERANKING=false".to_owned()));
+        return Ok(Choice::Off(
+            "switched off by ENABLE_RERANKING=false".to_owned(),
+        ));
     }
     let dialect = match (search.rerank_provider, &search.rerank_model_path) {
         (RerankProvider::Auto | RerankProvider::Local, Some(path)) => {
             let path = context_model::local::absolute(path);
-            return Ok(Choice::Local(ModelDirectory::new(path, search.rerank_model.as_deref())));
+            return Ok(Choice::Local(ModelDirectory::new(
+                path,
+                search.rerank_model.as_deref(),
+            )));
         }
-        (RerankProvider::Local, None) => return Err("RERANK_PROVIDER is `local`, which needs RERANK_MODEL_PATH".to_owned()),
+        (RerankProvider::Local, None) => {
+            return Err("RERANK_PROVIDER is `local`, which needs RERANK_MODEL_PATH".to_owned());
+        }
         (RerankProvider::Auto, None) => return late_interaction(config),
         (RerankProvider::Tei, _) => RerankDialect::Tei,
         (RerankProvider::Cohere, _) => RerankDialect::Cohere,
@@ -54,13 +61,18 @@ fn late_interaction(config: &Config) -> Result<Choice, String> {
     let search = &config.search;
     if let Some(url) = &search.rerank_url {
         // Whoever set it expects that texts are sent there, and without the provider's name nobody knows in which form.
-        return Err(format!("RERANK_URL is {url:?}, but RERANK_PROVIDER does not say what answers there: tei, cohere, jina or voyage"));
+        return Err(format!(
+            "RERANK_URL is {url:?}, but RERANK_PROVIDER does not say what answers there: tei, cohere, jina or voyage"
+        ));
     }
     let reason = match models::choose(config)? {
         models::Choice::Local(_) => return Ok(Choice::LateInteraction),
         models::Choice::Off(reason) => reason,
         models::Choice::Remote(remote) => {
-            format!("the embedding provider {} gives no vectors of tokens, so that its model cannot rerank", remote.1.dialect.name())
+            format!(
+                "the embedding provider {} gives no vectors of tokens, so that its model cannot rerank",
+                remote.1.dialect.name()
+            )
         }
     };
     if search.enable_reranking == Switch::True {
@@ -76,15 +88,25 @@ fn remote(config: &Config, dialect: RerankDialect) -> Result<HttpReranker, Strin
     let search = &config.search;
     let provider = dialect.name();
     let needs = |setting: &str| format!("RERANK_PROVIDER is `{provider}`, which needs {setting}");
-    let url = search.rerank_url.as_ref().map(Url::as_str).or(dialect.default_url()).ok_or_else(|| needs("RERANK_URL"))?;
-    let model = search.rerank_model.as_deref().or(dialect.default_model()).ok_or_else(|| needs("RERANK_MODEL"))?;
+    let url = search
+        .rerank_url
+        .as_ref()
+        .map(Url::as_str)
+        .or(dialect.default_url())
+        .ok_or_else(|| needs("RERANK_URL"))?;
+    let model = search
+        .rerank_model
+        .as_deref()
+        .or(dialect.default_model())
+        .ok_or_else(|| needs("RERANK_MODEL"))?;
     if search.rerank_url.is_none() && search.rerank_api_key.is_none() {
         return Err(needs("RERANK_API_KEY"));
     }
     // No search waits longer.
     let patience = Duration::from_millis(search.rerank_timeout_ms);
     let access = access(url, search.rerank_api_key.as_ref(), patience);
-    HttpReranker::new(&access, dialect, model).map_err(|error| format!("reranking by {provider}: {error}"))
+    HttpReranker::new(&access, dialect, model)
+        .map_err(|error| format!("reranking by {provider}: {error}"))
 }
 
 /// Loads what was chosen; `None` when nobody but the embedding model reranks. Asks nobody.
@@ -96,9 +118,12 @@ pub async fn load(choice: Choice) -> Result<Option<Arc<dyn Reranker>>, String> {
         Choice::Off(_) | Choice::LateInteraction => Ok(None),
         Choice::Remote(reranker) => Ok(Some(reranker)),
         Choice::Local(directory) => {
-            let loading = tokio::task::spawn_blocking(move || LocalReranker::load(&directory)).await;
+            let loading =
+                tokio::task::spawn_blocking(move || LocalReranker::load(&directory)).await;
             let reranker = loading.map_err(|error| format!("RERANK_MODEL_PATH: {error}"))?;
-            Ok(Some(Arc::new(reranker.map_err(|error| format!("RERANK_MODEL_PATH: {error}"))?)))
+            Ok(Some(Arc::new(
+                reranker.map_err(|error| format!("RERANK_MODEL_PATH: {error}"))?,
+            )))
         }
     }
 }
@@ -110,7 +135,11 @@ pub async fn load(choice: Choice) -> Result<Option<Arc<dyn Reranker>>, String> {
 /// As [`choose`] and [`load`].
 pub async fn install(engine: &Engine, config: &Config) -> Result<(), String> {
     if let Some(reranker) = load(choose(config)?).await? {
-        tracing::info!(provider = reranker.provider(), "Reranks with `{}`", reranker.model());
+        tracing::info!(
+            provider = reranker.provider(),
+            "Reranks with `{}`",
+            reranker.model()
+        );
         engine.use_reranker(reranker);
     }
     Ok(())

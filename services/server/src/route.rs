@@ -4,10 +4,12 @@ use context_model::Operation;
 use http::Method;
 
 use Operation::{
-    CreateApiKey, CreateArtifact, DeactivateApiKey, DeleteArtifact, DeleteContext, DeleteContextBatch, DiffArtifactVersions,
-    FtsSearchContext, GetApiKey, GetArtifact, GetArtifactVersion, GetContextByIds, GetStatistics, HybridSearchContext, ListApiKeys,
-    ListArtifactVersions, ListArtifacts, ListThreads, RestoreArtifactVersion, SearchArtifacts, SearchContext, SemanticSearchContext,
-    StoreContext, StoreContextBatch, UpdateApiKey, UpdateArtifact, UpdateContext, UpdateContextBatch,
+    CreateApiKey, CreateArtifact, DeactivateApiKey, DeleteArtifact, DeleteContext,
+    DeleteContextBatch, DiffArtifactVersions, FtsSearchContext, GetApiKey, GetArtifact,
+    GetArtifactVersion, GetContextByIds, GetStatistics, HybridSearchContext, ListApiKeys,
+    ListArtifactVersions, ListArtifacts, ListThreads, RestoreArtifactVersion, SearchArtifacts,
+    SearchContext, SemanticSearchContext, StoreContext, StoreContextBatch, UpdateApiKey,
+    UpdateArtifact, UpdateContext, UpdateContextBatch,
 };
 
 /// The routes of REST, by method and template.
@@ -17,14 +19,26 @@ const REST: &[(Method, &str, Operation)] = &[
     (Method::POST, "/v1/contexts/batch", StoreContextBatch),
     (Method::PATCH, "/v1/contexts/batch", UpdateContextBatch),
     (Method::POST, "/v1/contexts/delete", DeleteContext),
-    (Method::POST, "/v1/contexts/batch-delete", DeleteContextBatch),
+    (
+        Method::POST,
+        "/v1/contexts/batch-delete",
+        DeleteContextBatch,
+    ),
     (Method::GET, "/v1/contexts/{context_id}", GetContextByIds),
     (Method::PATCH, "/v1/contexts/{context_id}", UpdateContext),
     (Method::DELETE, "/v1/contexts/{context_id}", DeleteContext),
     (Method::POST, "/v1/contexts/search", SearchContext),
-    (Method::POST, "/v1/contexts/search/semantic", SemanticSearchContext),
+    (
+        Method::POST,
+        "/v1/contexts/search/semantic",
+        SemanticSearchContext,
+    ),
     (Method::POST, "/v1/contexts/search/fts", FtsSearchContext),
-    (Method::POST, "/v1/contexts/search/hybrid", HybridSearchContext),
+    (
+        Method::POST,
+        "/v1/contexts/search/hybrid",
+        HybridSearchContext,
+    ),
     (Method::GET, "/v1/threads", ListThreads),
     (Method::GET, "/v1/statistics", GetStatistics),
     (Method::POST, "/v1/artifacts", CreateArtifact),
@@ -32,16 +46,40 @@ const REST: &[(Method, &str, Operation)] = &[
     (Method::GET, "/v1/artifacts/search", SearchArtifacts),
     (Method::GET, "/v1/artifacts/{artifact_id}", GetArtifact),
     (Method::PATCH, "/v1/artifacts/{artifact_id}", UpdateArtifact),
-    (Method::DELETE, "/v1/artifacts/{artifact_id}", DeleteArtifact),
-    (Method::GET, "/v1/artifacts/{artifact_id}/versions", ListArtifactVersions),
-    (Method::GET, "/v1/artifacts/{artifact_id}/versions/{version}", GetArtifactVersion),
-    (Method::POST, "/v1/artifacts/{artifact_id}/versions/{version}/restore", RestoreArtifactVersion),
-    (Method::GET, "/v1/artifacts/{artifact_id}/diff", DiffArtifactVersions),
+    (
+        Method::DELETE,
+        "/v1/artifacts/{artifact_id}",
+        DeleteArtifact,
+    ),
+    (
+        Method::GET,
+        "/v1/artifacts/{artifact_id}/versions",
+        ListArtifactVersions,
+    ),
+    (
+        Method::GET,
+        "/v1/artifacts/{artifact_id}/versions/{version}",
+        GetArtifactVersion,
+    ),
+    (
+        Method::POST,
+        "/v1/artifacts/{artifact_id}/versions/{version}/restore",
+        RestoreArtifactVersion,
+    ),
+    (
+        Method::GET,
+        "/v1/artifacts/{artifact_id}/diff",
+        DiffArtifactVersions,
+    ),
     (Method::POST, "/v1/api-keys", CreateApiKey),
     (Method::GET, "/v1/api-keys", ListApiKeys),
     (Method::GET, "/v1/api-keys/{key_id}", GetApiKey),
     (Method::PATCH, "/v1/api-keys/{key_id}", UpdateApiKey),
-    (Method::POST, "/v1/api-keys/{key_id}/deactivate", DeactivateApiKey),
+    (
+        Method::POST,
+        "/v1/api-keys/{key_id}/deactivate",
+        DeactivateApiKey,
+    ),
 ];
 
 /// The paths of operations. Everything else (health, metrics, documentation, reflection) shows nothing of any owner.
@@ -60,9 +98,15 @@ pub fn operation(method: &Method, path: &str, template: Option<&str>) -> Option<
         return Some(operation);
     }
     // A route that answers GET answers HEAD as well.
-    let method = if method == Method::HEAD { &Method::GET } else { method };
+    let method = if method == Method::HEAD {
+        &Method::GET
+    } else {
+        method
+    };
     let template = template?;
-    REST.iter().find(|(on, route, _)| on == method && *route == template).map(|(_, _, operation)| *operation)
+    REST.iter()
+        .find(|(on, route, _)| on == method && *route == template)
+        .map(|(_, _, operation)| *operation)
 }
 
 #[cfg(test)]
@@ -75,8 +119,18 @@ mod tests {
     fn every_documented_route_has_its_operation_and_no_other_is_listed() {
         let document: serde_json::Value = serde_json::from_str(&crate::rest::document()).unwrap();
         let mut documented = BTreeSet::new();
-        for (path, methods) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| is_guarded(path)) {
-            for (method, described) in methods.as_object().unwrap().iter().filter(|(_, described)| described["operationId"].is_string()) {
+        for (path, methods) in document["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .filter(|(path, _)| is_guarded(path))
+        {
+            for (method, described) in methods
+                .as_object()
+                .unwrap()
+                .iter()
+                .filter(|(_, described)| described["operationId"].is_string())
+            {
                 let name = described["operationId"].as_str().unwrap();
                 // The routes about one entry are named after it.
                 let name = match name {
@@ -87,17 +141,38 @@ mod tests {
                 documented.insert((method.to_uppercase(), path.clone(), name.to_owned()));
             }
         }
-        let listed: BTreeSet<_> =
-            REST.iter().map(|(method, path, operation)| (method.to_string(), (*path).to_owned(), operation.as_str().to_owned())).collect();
+        let listed: BTreeSet<_> = REST
+            .iter()
+            .map(|(method, path, operation)| {
+                (
+                    method.to_string(),
+                    (*path).to_owned(),
+                    operation.as_str().to_owned(),
+                )
+            })
+            .collect();
         assert_eq!(listed, documented);
     }
 
     #[test]
     fn grpc_methods_are_found_by_path_and_unknown_routes_are_none() {
         let path = "/context.v1.ContextService/StoreContext";
-        assert_eq!(operation(&Method::POST, path, Some("/context.v1.ContextService/{*rest}")), Some(StoreContext));
-        assert_eq!(operation(&Method::HEAD, "/v1/threads", Some("/v1/threads")), Some(ListThreads));
-        assert_eq!(operation(&Method::PUT, "/v1/threads", Some("/v1/threads")), None);
+        assert_eq!(
+            operation(
+                &Method::POST,
+                path,
+                Some("/context.v1.ContextService/{*rest}")
+            ),
+            Some(StoreContext)
+        );
+        assert_eq!(
+            operation(&Method::HEAD, "/v1/threads", Some("/v1/threads")),
+            Some(ListThreads)
+        );
+        assert_eq!(
+            operation(&Method::PUT, "/v1/threads", Some("/v1/threads")),
+            None
+        );
         assert_eq!(operation(&Method::GET, "/v1/nothing", None), None);
     }
 }

@@ -72,7 +72,10 @@ pub enum StartError {
 }
 
 /// What starting led to.
-#[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of them in a process"
+)]
 pub enum Started {
     /// The service runs.
     Running(Running),
@@ -112,8 +115,20 @@ pub async fn start(config: &Config) -> Result<Started, StartError> {
     config.check().map_err(StartError::Settings)?;
     tracing::debug!(?config, "Read the settings");
     // The addresses first: when they are taken, the database of whoever has them stays where it is.
-    let tcp = bind("CONTEXT_LISTEN", (!config.auto_started).then_some(config.network.listen)).await?;
-    let grpc_tcp = bind("CONTEXT_GRPC_LISTEN", config.network.grpc_listen.0.filter(|_| !config.auto_started)).await?;
+    let tcp = bind(
+        "CONTEXT_LISTEN",
+        (!config.auto_started).then_some(config.network.listen),
+    )
+    .await?;
+    let grpc_tcp = bind(
+        "CONTEXT_GRPC_LISTEN",
+        config
+            .network
+            .grpc_listen
+            .0
+            .filter(|_| !config.auto_started),
+    )
+    .await?;
     let store = match open(config).await? {
         Opened::Store(store) => store,
         Opened::ServedByAnother => return Ok(Started::ServedByAnother),
@@ -134,47 +149,89 @@ async fn start_on(
     tcp: Option<TcpListener>,
     grpc_tcp: Option<TcpListener>,
 ) -> Result<Running, StartError> {
-    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| StartError::Settings(e.to_string()))?;
+    let engine = Engine::new(store, config.engine(), Arc::new(SystemClock))
+        .map_err(|e| StartError::Settings(e.to_string()))?;
     let engine = Arc::new(engine);
     let mut in_background = Background::default();
-    rerankers::install(&engine, config).await.map_err(StartError::Settings)?;
-    in_background.0.extend(models::install(&engine, config).await.map_err(StartError::Settings)?);
-    in_background.0.extend(summaries::install(&engine, config).map_err(StartError::Settings)?);
+    rerankers::install(&engine, config)
+        .await
+        .map_err(StartError::Settings)?;
+    in_background.0.extend(
+        models::install(&engine, config)
+            .await
+            .map_err(StartError::Settings)?,
+    );
+    in_background
+        .0
+        .extend(summaries::install(&engine, config).map_err(StartError::Settings)?);
     let background_engine = Arc::clone(&engine);
-    in_background.0.push(tokio::spawn(async move { tokio::join!(background_engine.backfill(), background_engine.seal()) }).abort_handle());
+    in_background.0.push(
+        tokio::spawn(async move {
+            tokio::join!(background_engine.backfill(), background_engine.seal())
+        })
+        .abort_handle(),
+    );
     let (socket, unix) = Socket::bind(&config.socket()).await?;
-    let app = Arc::new(App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?);
+    let app = Arc::new(
+        App::new(engine.clone(), config).map_err(|e| StartError::Settings(e.to_string()))?,
+    );
     let first_key = match app.authenticator {
         // A gateway's service has nobody who would read it, and a log is no place for a key.
         Some(_) if config.auto_started => {
             if matches!(engine.ever_had_keys().await, Ok(false)) {
-                tracing::warn!("AUTH is on and there is no API key yet; make one with: context-service keys create NAME");
+                tracing::warn!(
+                    "AUTH is on and there is no API key yet; make one with: context-service keys create NAME"
+                );
             }
             None
         }
-        Some(_) => engine.first_key().await.map_err(|e| StartError::Settings(e.to_string()))?,
+        Some(_) => engine
+            .first_key()
+            .await
+            .map_err(|e| StartError::Settings(e.to_string()))?,
         None => None,
     };
     let valid_keys = match app.authenticator {
-        Some(_) => engine.valid_keys(LISTED_KEYS).await.map_err(|e| StartError::Settings(e.to_string()))?,
+        Some(_) => engine
+            .valid_keys(LISTED_KEYS)
+            .await
+            .map_err(|e| StartError::Settings(e.to_string()))?,
         None => Default::default(),
     };
-    valid_keys.0.iter().for_each(|key| tracing::info!("API key that works: {}", key_line(key)));
+    valid_keys
+        .0
+        .iter()
+        .for_each(|key| tracing::info!("API key that works: {}", key_line(key)));
     let stop = CancellationToken::new();
     let (grpc, health) = grpc::router(app.clone()).await?;
     let listeners = usize::from(tcp.is_some()) + usize::from(grpc_tcp.is_some());
-    let connections = Connections::new(app.clone(), open_files::connection_limits(&config.load, listeners));
+    let connections = Connections::new(
+        app.clone(),
+        open_files::connection_limits(&config.load, listeners),
+    );
     let places = Places {
         address: tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
-        grpc_address: grpc_tcp.as_ref().and_then(|listener| listener.local_addr().ok()),
+        grpc_address: grpc_tcp
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok()),
         socket: socket.path().to_owned(),
         database: Database::of(config),
         keyed: app.authenticator.is_some(),
         first_key,
         valid_keys,
     };
-    let drain = Drain { stop: stop.clone(), gives_way: config.auto_started };
-    serve(&connections, config, &app, grpc, drain, (tcp, grpc_tcp, unix));
+    let drain = Drain {
+        stop: stop.clone(),
+        gives_way: config.auto_started,
+    };
+    serve(
+        &connections,
+        config,
+        &app,
+        grpc,
+        drain,
+        (tcp, grpc_tcp, unix),
+    );
     Ok(Running {
         places,
         engine,
@@ -184,13 +241,27 @@ async fn start_on(
         socket,
         stop,
         drain_timeout: config.drain_timeout(),
-        idle_exit: config.auto_started.then(|| Duration::from_secs(config.load.idle_exit_seconds)),
+        idle_exit: config
+            .auto_started
+            .then(|| Duration::from_secs(config.load.idle_exit_seconds)),
     })
 }
 
-async fn bind(setting: &'static str, address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
-    let Some(address) = address else { return Ok(None) };
-    TcpListener::bind(address).await.map(Some).map_err(|source| StartError::Address { setting, address, source })
+async fn bind(
+    setting: &'static str,
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    TcpListener::bind(address)
+        .await
+        .map(Some)
+        .map_err(|source| StartError::Address {
+            setting,
+            address,
+            source,
+        })
 }
 
 fn serve(
@@ -201,15 +272,37 @@ fn serve(
     drain: Drain,
     (tcp, grpc_tcp, unix): (Option<TcpListener>, Option<TcpListener>, UnixListener),
 ) {
-    let hosts = config.checks_host().then(|| AllowedHosts::new(&config.network.allowed_hosts.0));
-    let cross_site = app.authenticator.is_none().then(|| CrossSite::new(&config.network.cors_origins.0));
-    let finish = |router: Router| finish(router, config, Edge { app: app.clone(), hosts: hosts.clone(), cross_site: cross_site.clone() });
+    let hosts = config
+        .checks_host()
+        .then(|| AllowedHosts::new(&config.network.allowed_hosts.0));
+    let cross_site = app
+        .authenticator
+        .is_none()
+        .then(|| CrossSite::new(&config.network.cors_origins.0));
+    let finish = |router: Router| {
+        finish(
+            router,
+            config,
+            Edge {
+                app: app.clone(),
+                hosts: hosts.clone(),
+                cross_site: cross_site.clone(),
+            },
+        )
+    };
     let rest = rest::router()
         .with_state(app.clone())
         .route(ADMIN_ROUTE, post(administer).with_state(app.clone()))
-        .route(REEMBED_ROUTE, post(reembed).with_state(Moves::new(app.clone())))
+        .route(
+            REEMBED_ROUTE,
+            post(reembed).with_state(Moves::new(app.clone())),
+        )
         .route(DRAIN_ROUTE, post(give_way).with_state(drain))
-        .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| Problem::from(defect(panic.as_ref())).into_response()));
+        .layer(CatchPanicLayer::custom(
+            |panic: Box<dyn std::any::Any + Send>| {
+                Problem::from(defect(panic.as_ref())).into_response()
+            },
+        ));
     if let Some(listener) = grpc_tcp {
         connections.serve(listener, finish(grpc.clone()));
     }
@@ -222,11 +315,21 @@ fn serve(
 
 /// Adds what every request goes through, the outermost last.
 fn finish(router: Router, config: &Config, edge_state: Edge) -> Router {
-    let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES).and(NotForContentType::GRPC).and(NotForContentType::IMAGES);
+    let worth_it = SizeAbove::new(MIN_COMPRESSED_BYTES)
+        .and(NotForContentType::GRPC)
+        .and(NotForContentType::IMAGES);
     router
         .fallback(unknown)
-        .layer(axum::middleware::from_fn_with_state(Arc::new(edge_state), edge))
-        .layer(CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(worth_it))
+        .layer(axum::middleware::from_fn_with_state(
+            Arc::new(edge_state),
+            edge,
+        ))
+        .layer(
+            CompressionLayer::new()
+                .gzip(true)
+                .quality(CompressionLevel::Fastest)
+                .compress_when(worth_it),
+        )
         .layer(cors(&config.network.cors_origins.0))
 }
 
@@ -238,7 +341,12 @@ fn cors(origins: &[String]) -> tower::util::Either<CorsLayer, tower::layer::util
     let name = HeaderName::from_static;
     tower::util::Either::Left(
         CorsLayer::new()
-            .allow_origin(origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok()).collect::<Vec<_>>())
+            .allow_origin(
+                origins
+                    .iter()
+                    .filter_map(|origin| HeaderValue::from_str(origin).ok())
+                    .collect::<Vec<_>>(),
+            )
             .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE])
             .allow_headers([
                 header::CONTENT_TYPE,
@@ -265,7 +373,11 @@ fn cors(origins: &[String]) -> tower::util::Either<CorsLayer, tower::layer::util
 }
 
 async fn unknown(request: Request) -> Response {
-    if is_grpc(request.headers()) { grpc::unknown_method() } else { rest::not_found(request).await.into_response() }
+    if is_grpc(request.headers()) {
+        grpc::unknown_method()
+    } else {
+        rest::not_found(request).await.into_response()
+    }
 }
 
 /// Stops a service that gives way to one started by hand.
@@ -281,7 +393,10 @@ async fn give_way(State(drain): State<Drain>, request: Request) -> Response {
         return rest::not_found(request).await.into_response();
     }
     if !drain.gives_way {
-        let error = Error::new(Reason::FeatureUnavailable, "this service was started by hand; stop it with SIGTERM");
+        let error = Error::new(
+            Reason::FeatureUnavailable,
+            "this service was started by hand; stop it with SIGTERM",
+        );
         return Problem::from(error).into_response();
     }
     drain.stop.cancel();

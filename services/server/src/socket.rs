@@ -1,7 +1,9 @@
 //! The Unix socket: private to its user, and never taken from a service that still answers.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
@@ -42,7 +44,10 @@ impl Socket {
     /// # Errors
     /// [`BindError`].
     pub async fn bind(path: &Path) -> Result<(Self, UnixListener), BindError> {
-        let failed = |source| BindError::Io { path: path.to_owned(), source };
+        let failed = |source| BindError::Io {
+            path: path.to_owned(),
+            source,
+        };
         prepare_directory(path)?;
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -54,7 +59,13 @@ impl Socket {
         .map_err(failed)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
         let identity = identity(path).map_err(failed)?;
-        Ok((Self { path: path.to_owned(), identity }, listener))
+        Ok((
+            Self {
+                path: path.to_owned(),
+                identity,
+            },
+            listener,
+        ))
     }
 
     /// Where it is.
@@ -79,24 +90,40 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 fn prepare_directory(path: &Path) -> Result<(), BindError> {
-    let Some(directory) = path.parent() else { return Ok(()) };
-    let failed = |source| BindError::Io { path: path.to_owned(), source };
+    let Some(directory) = path.parent() else {
+        return Ok(());
+    };
+    let failed = |source| BindError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let uid = rustix::process::geteuid().as_raw();
     if directory == context_model::local::runtime_dir(uid) {
         let ours = context_model::local::make_runtime_dir(uid).map_err(failed)?;
-        return ours.map(drop).ok_or_else(|| BindError::ForeignDirectory(directory.to_owned()));
+        return ours
+            .map(drop)
+            .ok_or_else(|| BindError::ForeignDirectory(directory.to_owned()));
     }
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(failed)
 }
 
 async fn remove_stale(path: &Path) -> Result<(), BindError> {
-    let failed = |source| BindError::Io { path: path.to_owned(), source };
+    let failed = |source| BindError::Io {
+        path: path.to_owned(),
+        source,
+    };
     let found = std::fs::symlink_metadata(path).map_err(failed)?;
     if !found.file_type().is_socket() {
         return Err(BindError::NotASocket(path.to_owned()));
     }
     match UnixStream::connect(path).await {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(failed)
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Ok(_) => Err(BindError::Answered(path.to_owned())),
         Err(error) => Err(failed(error)),
@@ -112,14 +139,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("inner").join("s.sock");
         let (socket, listener) = Socket::bind(&path).await.unwrap();
-        assert!(matches!(Socket::bind(&path).await, Err(BindError::Answered(_))));
+        assert!(matches!(
+            Socket::bind(&path).await,
+            Err(BindError::Answered(_))
+        ));
         // A killed process closes its listener and leaves the file.
         drop(listener);
         let (successor, listener) = Socket::bind(&path).await.unwrap();
         drop(socket);
         assert!(path.exists(), "the successor's file stays");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(
+            std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777,
+            0o700
+        );
         drop(listener);
         drop(successor);
         assert!(!path.exists());
@@ -130,7 +163,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notes.txt");
         std::fs::write(&path, "mine").unwrap();
-        assert!(matches!(Socket::bind(&path).await, Err(BindError::NotASocket(_))));
+        assert!(matches!(
+            Socket::bind(&path).await,
+            Err(BindError::NotASocket(_))
+        ));
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
     }
 }

@@ -18,10 +18,16 @@ use crate::models::access;
 pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
     let models = &config.models;
     let model = models.summary_model.as_deref();
-    let dialect = match (config.models.enable_summary_generation, models.summary_provider, model) {
+    let dialect = match (
+        config.models.enable_summary_generation,
+        models.summary_provider,
+        model,
+    ) {
         (Switch::False, _, _) => None,
         (_, SummaryProvider::None, _) | (_, SummaryProvider::Auto, None) => None,
-        (_, SummaryProvider::Ollama, _) | (_, SummaryProvider::Auto, Some(_)) => Some(SummaryDialect::Ollama),
+        (_, SummaryProvider::Ollama, _) | (_, SummaryProvider::Auto, Some(_)) => {
+            Some(SummaryDialect::Ollama)
+        }
         (_, SummaryProvider::Openai, _) => Some(SummaryDialect::OpenAi),
         (_, SummaryProvider::Anthropic, _) => Some(SummaryDialect::Anthropic),
     };
@@ -35,12 +41,27 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
         };
     };
     let provider = dialect.name();
-    let model = model.ok_or_else(|| format!("SUMMARY_PROVIDER is `{provider}`, which needs SUMMARY_MODEL"))?;
-    let of_ollama = models.ollama_host.as_ref().filter(|_| dialect == SummaryDialect::Ollama);
-    let url = models.summary_url.as_ref().or(of_ollama).map(Url::as_str).unwrap_or_else(|| dialect.default_url());
-    let access = access(url, models.summary_api_key.as_ref(), Duration::from_secs(models.summary_timeout_seconds));
+    let model = model
+        .ok_or_else(|| format!("SUMMARY_PROVIDER is `{provider}`, which needs SUMMARY_MODEL"))?;
+    let of_ollama = models
+        .ollama_host
+        .as_ref()
+        .filter(|_| dialect == SummaryDialect::Ollama);
+    let url = models
+        .summary_url
+        .as_ref()
+        .or(of_ollama)
+        .map(Url::as_str)
+        .unwrap_or_else(|| dialect.default_url());
+    let access = access(
+        url,
+        models.summary_api_key.as_ref(),
+        Duration::from_secs(models.summary_timeout_seconds),
+    );
     let max_tokens = u32::try_from(models.summary_max_tokens).unwrap_or(u32::MAX);
-    HttpSummarizer::new(&access, dialect, model, max_tokens).map(Some).map_err(|error| format!("summaries by {provider}: {error}"))
+    HttpSummarizer::new(&access, dialect, model, max_tokens)
+        .map(Some)
+        .map_err(|error| format!("summaries by {provider}: {error}"))
 }
 
 /// Gives the engine its summarizer, and writes summaries in the background by the returned task.
@@ -48,9 +69,17 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
 /// # Errors
 /// As [`choose`].
 pub fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
-    let Some(summarizer) = choose(config)? else { return Ok(None) };
-    tracing::info!(provider = summarizer.provider(), "Writes summaries with `{}`", summarizer.model());
+    let Some(summarizer) = choose(config)? else {
+        return Ok(None);
+    };
+    tracing::info!(
+        provider = summarizer.provider(),
+        "Writes summaries with `{}`",
+        summarizer.model()
+    );
     engine.use_summarizer(Arc::new(summarizer));
     let in_background = Arc::clone(engine);
-    Ok(Some(tokio::spawn(async move { in_background.summarize().await }).abort_handle()))
+    Ok(Some(
+        tokio::spawn(async move { in_background.summarize().await }).abort_handle(),
+    ))
 }

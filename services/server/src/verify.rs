@@ -26,18 +26,31 @@ pub async fn verify(config: &Config) -> ExitCode {
         }
         Err(Refusal::Other(sentence)) => return unknown(&sentence),
     };
-    let mut shown = Shown { progress: Progress::new(), findings: 0 };
-    shown.note(&format!("Checking {}; a service may go on meanwhile", source.shown()));
+    let mut shown = Shown {
+        progress: Progress::new(),
+        findings: 0,
+    };
+    shown.note(&format!(
+        "Checking {}; a service may go on meanwhile",
+        source.shown()
+    ));
     let examined = examine(source.as_mut(), &mut shown).await;
     shown.progress.end_line();
     match examined {
         Ok(examination) => {
             let _ = writeln!(std::io::stdout(), "{}", sentence(examination));
-            if examination.findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(DAMAGED) }
+            if examination.findings == 0 {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(DAMAGED)
+            }
         }
         // The damage that was found may be what keeps it from reading on.
         Err(error) if shown.findings > 0 => {
-            let _ = writeln!(std::io::stdout(), "damaged: the rest cannot be read: {error}");
+            let _ = writeln!(
+                std::io::stdout(),
+                "damaged: the rest cannot be read: {error}"
+            );
             ExitCode::from(DAMAGED)
         }
         Err(error) => unknown(&error.to_string()),
@@ -56,31 +69,47 @@ enum Refusal {
 
 async fn open(config: &Config) -> Result<Box<dyn Examined>, Refusal> {
     match config.storage.storage_backend {
-        Backend::Sqlite => match SqliteSource::open_to_examine(config.storage.db_path.clone()).await {
-            Ok(source) => Ok(Box::new(source)),
-            Err(error @ OpenError::Corrupt { .. }) => Err(Refusal::Damaged(error.to_string())),
-            Err(error) => Err(Refusal::Other(error.to_string())),
-        },
+        Backend::Sqlite => {
+            match SqliteSource::open_to_examine(config.storage.db_path.clone()).await {
+                Ok(source) => Ok(Box::new(source)),
+                Err(error @ OpenError::Corrupt { .. }) => Err(Refusal::Damaged(error.to_string())),
+                Err(error) => Err(Refusal::Other(error.to_string())),
+            }
+        }
         Backend::Postgresql => {
-            let settings = config.postgres().map_err(|error| Refusal::Other(error.to_string()))?;
-            let opened = PostgresSource::open_to_examine(&settings.target, config_timeout(config)).await;
-            opened.map(|source| Box::new(source) as Box<dyn Examined>).map_err(|error| Refusal::Other(error.to_string()))
+            let settings = config
+                .postgres()
+                .map_err(|error| Refusal::Other(error.to_string()))?;
+            let opened =
+                PostgresSource::open_to_examine(&settings.target, config_timeout(config)).await;
+            opened
+                .map(|source| Box::new(source) as Box<dyn Examined>)
+                .map_err(|error| Refusal::Other(error.to_string()))
         }
     }
 }
 
 fn sentence(examination: Examination) -> String {
-    let Examination { checked, unsealed, findings } = examination;
+    let Examination {
+        checked,
+        unsealed,
+        findings,
+    } = examination;
     let mut sentence = match findings {
         0 => format!("sound: {checked} rows are what was stored"),
         1 => format!("damaged: 1 finding in {checked} rows with checksums"),
         _ => format!("damaged: {findings} findings in {checked} rows with checksums"),
     };
     if unsealed > 0 {
-        let _ = write!(sentence, "; {unsealed} rows have no checksums yet, which a running service gives them in the background");
+        let _ = write!(
+            sentence,
+            "; {unsealed} rows have no checksums yet, which a running service gives them in the background"
+        );
     }
     if findings > 0 {
-        sentence.push_str(". Restore a backup, or replace or delete what is named; then start the service again");
+        sentence.push_str(
+            ". Restore a backup, or replace or delete what is named; then start the service again",
+        );
     }
     sentence
 }
@@ -107,8 +136,15 @@ impl Examiner for Shown {
         self.findings += 1;
         self.progress.end_line();
         // Nothing that a name holds is to reach the terminal as a command.
-        let owner = owner.as_ref().map_or_else(|| "structure".to_owned(), |owner| format!("owner {}", owner.as_str().escape_debug()));
-        let field = if field.is_empty() { String::new() } else { format!(": {field}") };
+        let owner = owner.as_ref().map_or_else(
+            || "structure".to_owned(),
+            |owner| format!("owner {}", owner.as_str().escape_debug()),
+        );
+        let field = if field.is_empty() {
+            String::new()
+        } else {
+            format!(": {field}")
+        };
         let _ = writeln!(std::io::stdout(), "damaged: {owner}: {what}{field}");
     }
 }

@@ -12,9 +12,10 @@ use tonic::{Code, Status};
 pub fn codes(reason: Reason) -> (Code, StatusCode) {
     match reason {
         Reason::InvalidArgument => (Code::InvalidArgument, StatusCode::BAD_REQUEST),
-        Reason::ContextNotFound | Reason::ArtifactNotFound | Reason::ArtifactVersionNotFound | Reason::ApiKeyNotFound => {
-            (Code::NotFound, StatusCode::NOT_FOUND)
-        }
+        Reason::ContextNotFound
+        | Reason::ArtifactNotFound
+        | Reason::ArtifactVersionNotFound
+        | Reason::ApiKeyNotFound => (Code::NotFound, StatusCode::NOT_FOUND),
         Reason::VersionMismatch => (Code::Aborted, StatusCode::PRECONDITION_FAILED),
         // 422: draft-ietf-httpapi-idempotency-key-header, section 2.7.
         Reason::IdempotencyKeyReused => (Code::InvalidArgument, StatusCode::UNPROCESSABLE_ENTITY),
@@ -27,12 +28,16 @@ pub fn codes(reason: Reason) -> (Code, StatusCode) {
             (Code::ResourceExhausted, StatusCode::INSUFFICIENT_STORAGE)
         }
         Reason::StorageCorrupt => (Code::DataLoss, StatusCode::INTERNAL_SERVER_ERROR),
-        Reason::StoreUnavailable | Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => {
-            (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE)
-        }
+        Reason::StoreUnavailable
+        | Reason::IssuerUnavailable
+        | Reason::Overloaded
+        | Reason::ShuttingDown => (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE),
         Reason::DeadlineExceeded => (Code::DeadlineExceeded, StatusCode::GATEWAY_TIMEOUT),
         // Nobody is left to read it; 499 is what proxies log for that.
-        Reason::Cancelled => (Code::Cancelled, StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT)),
+        Reason::Cancelled => (
+            Code::Cancelled,
+            StatusCode::from_u16(499).unwrap_or(StatusCode::REQUEST_TIMEOUT),
+        ),
         Reason::Unauthenticated => (Code::Unauthenticated, StatusCode::UNAUTHORIZED),
         Reason::ScopeMissing | Reason::CrossSite => (Code::PermissionDenied, StatusCode::FORBIDDEN),
         Reason::RateLimited => (Code::ResourceExhausted, StatusCode::TOO_MANY_REQUESTS),
@@ -86,16 +91,31 @@ const fn advice(reason: Reason) -> &'static str {
         Reason::ArtifactNotFound => "List or search artifacts; it may have been deleted.",
         Reason::ArtifactVersionNotFound => "List the versions of the artifact.",
         Reason::ApiKeyNotFound => "List the keys.",
-        Reason::VersionMismatch => "Fetch it, apply the change to what it is now, retry with its version.",
-        Reason::IdempotencyKeyReused => "Take a new key for a new request; a retry must repeat the request exactly.",
-        Reason::FeatureUnavailable => "Turn on the switch that the message names, or use another search.",
+        Reason::VersionMismatch => {
+            "Fetch it, apply the change to what it is now, retry with its version."
+        }
+        Reason::IdempotencyKeyReused => {
+            "Take a new key for a new request; a retry must repeat the request exactly."
+        }
+        Reason::FeatureUnavailable => {
+            "Turn on the switch that the message names, or use another search."
+        }
         Reason::ResultTooLarge => "Ask for less: fewer entries, or `include_images=false`.",
         Reason::RequestTooLarge => "Split the batch, or send smaller images.",
         Reason::StorageFull => "Free disk space; reads go on meanwhile.",
-        Reason::StorageReadOnly => "Give the service write access to the file and its directory; reads go on meanwhile.",
-        Reason::StorageCorrupt => "`context-service verify` names what is damaged; restore it from a backup.",
-        Reason::StoreUnavailable | Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => "Retry after the time given.",
-        Reason::DeadlineExceeded => "Retry with more time; a write may have happened, so retry it with its idempotency key.",
+        Reason::StorageReadOnly => {
+            "Give the service write access to the file and its directory; reads go on meanwhile."
+        }
+        Reason::StorageCorrupt => {
+            "`context-service verify` names what is damaged; restore it from a backup."
+        }
+        Reason::StoreUnavailable
+        | Reason::IssuerUnavailable
+        | Reason::Overloaded
+        | Reason::ShuttingDown => "Retry after the time given.",
+        Reason::DeadlineExceeded => {
+            "Retry with more time; a write may have happened, so retry it with its idempotency key."
+        }
         Reason::Cancelled => "Nothing: the caller went away.",
         Reason::Unauthenticated => "Send a valid key or token.",
         Reason::ScopeMissing => "Use a key with the scope that the message names.",
@@ -124,8 +144,12 @@ pub(crate) fn log(error: &Error) {
         // Under load these come by the thousand, and the metrics count them.
         // Nothing is wrong with the service.
         Reason::QuotaExceeded => tracing::warn!(reason, "Refused: {error}"),
-        Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => tracing::warn!(reason, "Refused: {error}"),
-        _ if status.is_server_error() => tracing::error!(reason, causes = causes(error), "Failed: {error}"),
+        Reason::IssuerUnavailable | Reason::Overloaded | Reason::ShuttingDown => {
+            tracing::warn!(reason, "Refused: {error}")
+        }
+        _ if status.is_server_error() => {
+            tracing::error!(reason, causes = causes(error), "Failed: {error}")
+        }
         // The message may echo what the caller sent.
         _ => tracing::debug!(reason, "Rejected a request"),
     }
@@ -156,7 +180,13 @@ pub fn errors_page() -> String {
     for reason in Reason::ALL {
         let (code, status) = codes(reason);
         let (name, status) = (code_name(code), status.as_u16());
-        let _ = writeln!(page, "| `{}` | {name} | {status} | {} | {} |", reason.as_str(), title(reason), advice(reason));
+        let _ = writeln!(
+            page,
+            "| `{}` | {name} | {status} | {} | {} |",
+            reason.as_str(),
+            title(reason),
+            advice(reason)
+        );
     }
     page
 }

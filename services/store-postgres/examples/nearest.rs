@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use context_model::{Filter, Tags, ThreadId};
-use context_store::{EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _};
+use context_store::{
+    EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _,
+};
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::{Client, TestDatabase};
 use tokio_postgres::{Row, Statement};
@@ -24,7 +26,13 @@ const WANTED: usize = 10;
 /// Results of a search of ten, as the operations ask for them.
 const DEPTH: u32 = 64;
 /// Tags, and the share of the entries that have them: every so-manieth.
-const SHARES: [(&str, usize); 5] = [("half", 2), ("tenth", 10), ("twentieth", 20), ("hundredth", 100), ("thousandth", 1000)];
+const SHARES: [(&str, usize); 5] = [
+    ("half", 2),
+    ("tenth", 10),
+    ("twentieth", 20),
+    ("hundredth", 100),
+    ("thousandth", 1000),
+];
 
 /// A thread, and the share of the entries that are in it.
 const THREAD: &str = "thread";
@@ -34,7 +42,9 @@ const THREADS: usize = 50;
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let count: usize = arguments.next().map_or(Ok(20_000), |count| count.parse())?;
-    let dimensions: usize = arguments.next().map_or(Ok(384), |dimensions| dimensions.parse())?;
+    let dimensions: usize = arguments
+        .next()
+        .map_or(Ok(384), |dimensions| dimensions.parse())?;
     let mut random = Random(7);
     let real = match arguments.next() {
         Some(path) => read(&std::fs::read(path)?, dimensions),
@@ -47,7 +57,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     );
     let database = TestDatabase::empty().await.ok_or("there is no server")?;
     let store = PostgresStore::open(Config::new(Target::parse(database.url())?)).await?;
-    let model = EmbeddingModel { identity: "example".to_owned(), dimensions: u32::try_from(dimensions)? };
+    let model = EmbeddingModel {
+        identity: "example".to_owned(),
+        dimensions: u32::try_from(dimensions)?,
+    };
     store.use_model(&model).await?;
     let client = database.connect().await;
     let owner = OwnerId::default();
@@ -57,35 +70,71 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let started = Instant::now();
     store.maintain().await?;
     println!("index made in {:.1} s", started.elapsed().as_secs_f64());
-    client.batch_execute("ANALYZE context.entries; ANALYZE context.chunks").await?;
+    client
+        .batch_execute("ANALYZE context.entries; ANALYZE context.chunks")
+        .await?;
     let sight = async || -> Result<String, Box<dyn std::error::Error>> {
-        let select = "SELECT split_part(value, ' ', 1) FROM context.settings WHERE key = 'vectors_sight_1'";
+        let select =
+            "SELECT split_part(value, ' ', 1) FROM context.settings WHERE key = 'vectors_sight_1'";
         Ok(client.query_one(select, &[]).await?.get(0))
     };
     println!("hnsw.ef_search of the set: {}", sight().await?);
 
     for (name, every) in [("all", 1), (THREAD, THREADS)].into_iter().chain(SHARES) {
-        let exact: Vec<Vec<i64>> = queries.iter().map(|query| exact(query, &vectors, every)).collect();
+        let exact: Vec<Vec<i64>> = queries
+            .iter()
+            .map(|query| exact(query, &vectors, every))
+            .collect();
         let filter = match name {
             "all" => Filter::default(),
-            THREAD => Filter { thread_id: Some(ThreadId::from_stored("t0".to_owned())), ..Filter::default() },
-            _ => Filter { tags: Some(Tags::from_normalised(vec![name.to_owned()])), ..Filter::default() },
+            THREAD => Filter {
+                thread_id: Some(ThreadId::from_stored("t0".to_owned())),
+                ..Filter::default()
+            },
+            _ => Filter {
+                tags: Some(Tags::from_normalised(vec![name.to_owned()])),
+                ..Filter::default()
+            },
         };
         let search = |query: &Vec<f32>, explain| {
-            let semantic = Some(SemanticSearch { model: model.clone(), vector: query.clone() });
-            let search = RankSearch { fts: None, semantic, depth: DEPTH, explain };
+            let semantic = Some(SemanticSearch {
+                model: model.clone(),
+                vector: query.clone(),
+            });
+            let search = RankSearch {
+                fts: None,
+                semantic,
+                depth: DEPTH,
+                explain,
+            };
             store.rank(&owner, search, filter.clone(), Read::default())
         };
         let plan = search(&queries[0], true).await?.plan;
-        let way = if plan.iter().any(|line| line.contains("from the index")) { Way::Index } else { Way::Measured };
+        let way = if plan.iter().any(|line| line.contains("from the index")) {
+            Way::Index
+        } else {
+            Way::Measured
+        };
         if name == "all" {
             let mut found = Measured::default();
             for (place, query) in queries.iter().enumerate() {
-                found.add(place, Duration::ZERO, search(query, false).await?.semantic.iter().map(|hit| hit.id));
+                found.add(
+                    place,
+                    Duration::ZERO,
+                    search(query, false)
+                        .await?
+                        .semantic
+                        .iter()
+                        .map(|hit| hit.id),
+                );
             }
             // The store looks with what was asked how far the index must look.
             tokio::time::sleep(Duration::from_secs(5)).await;
-            println!("after {QUERIES} queries, whose recall was {:.4}: {}", recall(&found.found, &exact), sight().await?);
+            println!(
+                "after {QUERIES} queries, whose recall was {:.4}: {}",
+                recall(&found.found, &exact),
+                sight().await?
+            );
         }
         let bare = Bare::new(&client, dimensions, name, &sight().await?, way).await?;
         let (mut by_store, mut by_statement) = (Measured::default(), Measured::default());
@@ -104,7 +153,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         println!("{name:>12}: store     {}", by_store.shown(&exact));
-        println!("{name:>12}: statement {}  {}", by_statement.shown(&exact), way.name());
+        println!(
+            "{name:>12}: statement {}  {}",
+            by_statement.shown(&exact),
+            way.name()
+        );
     }
     store.close().await;
     Ok(())
@@ -133,15 +186,29 @@ struct Bare<'c> {
 }
 
 impl<'c> Bare<'c> {
-    async fn new(client: &'c Client, dimensions: usize, name: &str, sight: &str, way: Way) -> Result<Self, Box<dyn std::error::Error>> {
+    async fn new(
+        client: &'c Client,
+        dimensions: usize,
+        name: &str,
+        sight: &str,
+        way: Way,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
         let filter = match name {
             "all" => String::new(),
             THREAD => "AND e.thread_id = 't0'".to_owned(),
-            tag => format!("AND e.tags && ARRAY['{tag}'] AND ARRAY[e.owner_id] @> ARRAY['default']"),
+            tag => {
+                format!("AND e.tags && ARRAY['{tag}'] AND ARRAY[e.owner_id] @> ARRAY['default']")
+            }
         };
-        let join = if filter.is_empty() { "" } else { "JOIN context.entries AS e ON e.owner_id = c.owner_id AND e.id = c.id" };
+        let join = if filter.is_empty() {
+            ""
+        } else {
+            "JOIN context.entries AS e ON e.owner_id = c.owner_id AND e.id = c.id"
+        };
         let order = match way {
-            Way::Index => format!("c.embedding::halfvec({dimensions}) <-> (SELECT $1::text::halfvec({dimensions}))"),
+            Way::Index => format!(
+                "c.embedding::halfvec({dimensions}) <-> (SELECT $1::text::halfvec({dimensions}))"
+            ),
             Way::Measured => "c.embedding <-> (SELECT $1::text::vector)".to_owned(),
         };
         let statement = client
@@ -158,8 +225,14 @@ impl<'c> Bare<'c> {
             ),
             Way::Measured => "max_parallel_workers_per_gather = 0".to_owned(),
         };
-        let begin = format!("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; SET LOCAL {settings}");
-        Ok(Self { client, statement, begin })
+        let begin = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL jit = off; SET LOCAL {settings}"
+        );
+        Ok(Self {
+            client,
+            statement,
+            begin,
+        })
     }
 
     async fn search(&self, query: &str) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
@@ -190,9 +263,18 @@ impl Measured {
 
 async fn fill(client: &Client, vectors: &[Vec<f32>]) -> Result<(), Box<dyn std::error::Error>> {
     let count = i64::try_from(vectors.len())?;
-    client.execute("INSERT INTO context.owners VALUES ('default', 1, $1, $1, 0, 0, 0, 1)", &[&count]).await?;
-    let tags: String =
-        SHARES.iter().map(|(tag, every)| format!(" || CASE WHEN i % {every} = 0 THEN ARRAY['{tag}'] ELSE ARRAY[]::text[] END")).collect();
+    client
+        .execute(
+            "INSERT INTO context.owners VALUES ('default', 1, $1, $1, 0, 0, 0, 1)",
+            &[&count],
+        )
+        .await?;
+    let tags: String = SHARES
+        .iter()
+        .map(|(tag, every)| {
+            format!(" || CASE WHEN i % {every} = 0 THEN ARRAY['{tag}'] ELSE ARRAY[]::text[] END")
+        })
+        .collect();
     let entries = format!(
         "INSERT INTO context.entries SELECT 'default', i, 't' || i % {THREADS}, 'user', 0, 1, i, i, ARRAY[]::text[]{tags}, '', '{{}}', '{{}}', '', \
          false, 'text' FROM generate_series(1, $1::bigint) AS i"
@@ -209,7 +291,10 @@ async fn fill(client: &Client, vectors: &[Vec<f32>]) -> Result<(), Box<dyn std::
 
 fn read(bytes: &[u8], dimensions: usize) -> Vec<Vec<f32>> {
     let value = |bytes: &[u8]| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    bytes.chunks_exact(dimensions * 4).map(|bytes| normalised(bytes.chunks_exact(4).map(value).collect())).collect()
+    bytes
+        .chunks_exact(dimensions * 4)
+        .map(|bytes| normalised(bytes.chunks_exact(4).map(value).collect()))
+        .collect()
 }
 
 fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
@@ -223,13 +308,23 @@ fn vectors(base: &[Vec<f32>], count: usize, random: &mut Random) -> (Vec<Vec<f32
     let step = (base.len() / QUERIES).max(1);
     let (mut queries, mut stored) = (Vec::new(), Vec::new());
     for (place, vector) in base.iter().enumerate() {
-        if place % step == 0 && queries.len() < QUERIES { queries.push(vector.clone()) } else { stored.push(vector.clone()) }
+        if place % step == 0 && queries.len() < QUERIES {
+            queries.push(vector.clone())
+        } else {
+            stored.push(vector.clone())
+        }
     }
     let originals = stored.len();
     while stored.len() < count {
         let original = &stored[random.below(originals)];
         let noise = random.direction(original.len());
-        stored.push(normalised(original.iter().zip(noise).map(|(value, noise)| value + 0.5 * noise).collect()));
+        stored.push(normalised(
+            original
+                .iter()
+                .zip(noise)
+                .map(|(value, noise)| value + 0.5 * noise)
+                .collect(),
+        ));
     }
     stored.truncate(count);
     (stored, queries)
@@ -237,14 +332,31 @@ fn vectors(base: &[Vec<f32>], count: usize, random: &mut Random) -> (Vec<Vec<f32
 
 /// The nearest of every so-manieth.
 fn exact(query: &[f32], vectors: &[Vec<f32>], every: usize) -> Vec<i64> {
-    let squared = |vector: &[f32]| vector.iter().zip(query).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
-    let mut found: Vec<(f32, usize)> = (1..=vectors.len()).filter(|id| id % every == 0).map(|id| (squared(&vectors[id - 1]), id)).collect();
+    let squared = |vector: &[f32]| {
+        vector
+            .iter()
+            .zip(query)
+            .map(|(a, b)| (a - b) * (a - b))
+            .sum::<f32>()
+    };
+    let mut found: Vec<(f32, usize)> = (1..=vectors.len())
+        .filter(|id| id % every == 0)
+        .map(|id| (squared(&vectors[id - 1]), id))
+        .collect();
     found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-    found.into_iter().take(WANTED).map(|(_, id)| i64::try_from(id).unwrap_or(0)).collect()
+    found
+        .into_iter()
+        .take(WANTED)
+        .map(|(_, id)| i64::try_from(id).unwrap_or(0))
+        .collect()
 }
 
 fn recall(found: &BTreeMap<usize, Vec<i64>>, exact: &[Vec<i64>]) -> f64 {
-    let hits: usize = found.values().zip(exact).map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count()).sum();
+    let hits: usize = found
+        .values()
+        .zip(exact)
+        .map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count())
+        .sum();
     hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64
 }
 
@@ -252,7 +364,11 @@ fn shown(times: &[Duration], recall: f64) -> String {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-    format!("p50 {:8.3} ms  p99 {:8.3} ms  recall {recall:.4}", at(0.5), at(0.99))
+    format!(
+        "p50 {:8.3} ms  p99 {:8.3} ms  recall {recall:.4}",
+        at(0.5),
+        at(0.99)
+    )
 }
 
 /// A small generator, so that runs are alike.
@@ -274,6 +390,10 @@ impl Random {
     /// A random direction: sums of uniform numbers are near enough to normal ones.
     fn direction(&mut self, dimensions: usize) -> Vec<f32> {
         let mut uniform = || (self.next() >> 40) as f32 / (1u32 << 24) as f32 - 0.5;
-        normalised((0..dimensions).map(|_| uniform() + uniform() + uniform() + uniform()).collect())
+        normalised(
+            (0..dimensions)
+                .map(|_| uniform() + uniform() + uniform() + uniform())
+                .collect(),
+        )
     }
 }

@@ -15,7 +15,10 @@ pub(crate) struct Outcomes {
 
 impl Outcomes {
     pub fn new(atomic: bool, items: usize) -> Self {
-        Self { atomic, items: Vec::with_capacity(items) }
+        Self {
+            atomic,
+            items: Vec::with_capacity(items),
+        }
     }
 
     /// Takes the next item's outcome.
@@ -26,9 +29,14 @@ impl Outcomes {
         match outcome {
             Ok(outcome) => self.items.push(Ok(outcome)),
             Err(Failure::Rejected(StoreError::Rejected(error))) if self.atomic => {
-                return Err(Failure::Rejected(StoreError::Item { index: self.items.len(), error }));
+                return Err(Failure::Rejected(StoreError::Item {
+                    index: self.items.len(),
+                    error,
+                }));
             }
-            Err(Failure::Rejected(StoreError::Rejected(error))) => self.items.push(Err(Box::new(ErrorByMessage(error)))),
+            Err(Failure::Rejected(StoreError::Rejected(error))) => {
+                self.items.push(Err(Box::new(ErrorByMessage(error))))
+            }
             Err(failure) => return Err(failure),
         }
         Ok(())

@@ -22,7 +22,14 @@ struct State {
 
 impl Breaker {
     pub fn new(failures: u32, recovery: Duration) -> Self {
-        Self { failures: failures.max(1), recovery, state: Mutex::new(State { failed: 0, closed_until: None }) }
+        Self {
+            failures: failures.max(1),
+            recovery,
+            state: Mutex::new(State {
+                failed: 0,
+                closed_until: None,
+            }),
+        }
     }
 
     /// Whether an operation may try the server now. Whoever comes first after the wait is let through, and the others
@@ -45,7 +52,10 @@ impl Breaker {
         if state.closed_until.is_some() {
             tracing::info!("PostgreSQL answers again");
         }
-        *state = State { failed: 0, closed_until: None };
+        *state = State {
+            failed: 0,
+            closed_until: None,
+        };
     }
 
     /// The server could not be reached.
@@ -54,7 +64,10 @@ impl Breaker {
         state.failed = state.failed.saturating_add(1);
         if state.failed >= self.failures {
             if state.closed_until.is_none() {
-                tracing::warn!(failures = state.failed, "PostgreSQL cannot be reached; refusing operations between attempts");
+                tracing::warn!(
+                    failures = state.failed,
+                    "PostgreSQL cannot be reached; refusing operations between attempts"
+                );
             }
             state.closed_until = Some(now + self.recovery);
         }

@@ -13,8 +13,16 @@ pub(crate) struct SourceColumn(pub Source);
 
 impl FromSql<Text, Pg> for SourceColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
-        let known = [Source::User, Source::Agent].into_iter().find(|source| source.as_str().as_bytes() == value.as_bytes());
-        known.map(Self).ok_or_else(|| Unreadable { what: "source", source: None }.into())
+        let known = [Source::User, Source::Agent]
+            .into_iter()
+            .find(|source| source.as_str().as_bytes() == value.as_bytes());
+        known.map(Self).ok_or_else(|| {
+            Unreadable {
+                what: "source",
+                source: None,
+            }
+            .into()
+        })
     }
 }
 
@@ -40,7 +48,10 @@ pub(crate) struct MetadataColumn {
 impl FromSql<Text, Pg> for MetadataColumn {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         let json = String::from_utf8_lossy(value.as_bytes()).into_owned();
-        Ok(Self { object: serde_json::from_str(&json).ok(), json })
+        Ok(Self {
+            object: serde_json::from_str(&json).ok(),
+            json,
+        })
     }
 }
 

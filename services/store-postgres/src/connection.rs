@@ -83,7 +83,8 @@ impl AsyncPgConnection {
             self.has_session = true;
             let timeout = statement_timeout.as_millis();
             // Compiling a statement costs more than a search.
-            self.send_batch(format!("SET statement_timeout = {timeout}; SET jit = off")).await;
+            self.send_batch(format!("SET statement_timeout = {timeout}; SET jit = off"))
+                .await;
         }
     }
 
@@ -108,10 +109,21 @@ impl AsyncPgConnection {
     }
 
     /// As [`AsyncPgConnection::encode`], of a statement that is written like this in this program and stays prepared.
-    pub fn encode_written(&self, written: &'static str, query: &(impl QueryFragment<Pg> + ?Sized)) -> QueryResult<Encoded> {
-        match self.kept.as_ref().and_then(|kept| kept.find_written(written)) {
+    pub fn encode_written(
+        &self,
+        written: &'static str,
+        query: &(impl QueryFragment<Pg> + ?Sized),
+    ) -> QueryResult<Encoded> {
+        match self
+            .kept
+            .as_ref()
+            .and_then(|kept| kept.find_written(written))
+        {
             Some(prepared) => Encoded::of_prepared(prepared.clone(), query, &self.types),
-            None => Ok(Encoded { written: Some(written), ..self.encode(query)? }),
+            None => Ok(Encoded {
+                written: Some(written),
+                ..self.encode(query)?
+            }),
         }
     }
 
@@ -123,16 +135,27 @@ impl AsyncPgConnection {
         let find = "SELECT oid, typarray FROM pg_catalog.pg_type WHERE typname = $1 \
                     ORDER BY pg_catalog.pg_type_is_visible(oid) DESC, oid LIMIT 1";
         let client = Arc::clone(&self.client);
-        let rows = self.in_turn(client.query_typed(find, &[(&name, Type::TEXT)])).await?;
+        let rows = self
+            .in_turn(client.query_typed(find, &[(&name, Type::TEXT)]))
+            .await?;
         if let Some(row) = rows.first() {
-            Arc::make_mut(&mut self.types).insert(name, (row.try_get(0).map_err(failed)?, row.try_get(1).map_err(failed)?));
+            Arc::make_mut(&mut self.types).insert(
+                name,
+                (
+                    row.try_get(0).map_err(failed)?,
+                    row.try_get(1).map_err(failed)?,
+                ),
+            );
         }
         Ok(())
     }
 
     /// Runs `own` after everything that is under way, which is sent before it and answered before it. The first error
     /// of all is the result: in a transaction the later ones follow from it.
-    async fn in_turn<T>(&mut self, own: impl Future<Output = Result<T, tokio_postgres::Error>>) -> QueryResult<T> {
+    async fn in_turn<T>(
+        &mut self,
+        own: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> QueryResult<T> {
         let mut own = pin!(own);
         // Sends it.
         let mut answered = match poll!(own.as_mut()) {
@@ -155,7 +178,10 @@ impl AsyncPgConnection {
         }
     }
 
-    async fn send_in_turn(&mut self, mut own: BoxFuture<'static, Result<(), tokio_postgres::Error>>) {
+    async fn send_in_turn(
+        &mut self,
+        mut own: BoxFuture<'static, Result<(), tokio_postgres::Error>>,
+    ) {
         let sent = match poll!(own.as_mut()) {
             Poll::Ready(answered) => std::future::ready(answered).boxed(),
             Poll::Pending => own,
@@ -166,7 +192,8 @@ impl AsyncPgConnection {
     /// Sends statements without parameters and does not wait: an error is that of the next statement that is waited for.
     pub async fn send_batch(&mut self, sql: impl Into<String>) {
         let (client, sql) = (Arc::clone(&self.client), sql.into());
-        self.send_in_turn(async move { client.batch_execute(&sql).await }.boxed()).await;
+        self.send_in_turn(async move { client.batch_execute(&sql).await }.boxed())
+            .await;
     }
 
     /// Sends a statement and does not wait: an error is that of the next statement that is waited for.
@@ -179,8 +206,20 @@ impl AsyncPgConnection {
         }
         let client = Arc::clone(&self.client);
         let sending = match self.stay_prepared(&statement).await? {
-            Some(prepared) => async move { client.execute_raw(&prepared, statement.values).await.map(drop) }.boxed(),
-            None => async move { client.execute_typed(&statement.sql, &statement.parameters()).await.map(drop) }.boxed(),
+            Some(prepared) => async move {
+                client
+                    .execute_raw(&prepared, statement.values)
+                    .await
+                    .map(drop)
+            }
+            .boxed(),
+            None => async move {
+                client
+                    .execute_typed(&statement.sql, &statement.parameters())
+                    .await
+                    .map(drop)
+            }
+            .boxed(),
         };
         self.send_in_turn(sending).await;
         Ok(())
@@ -190,8 +229,14 @@ impl AsyncPgConnection {
     pub async fn execute(&mut self, statement: Encoded) -> QueryResult<usize> {
         let client = Arc::clone(&self.client);
         let changed = match self.stay_prepared(&statement).await? {
-            Some(prepared) => self.in_turn(client.execute_raw(&prepared, statement.values)).await?,
-            None => self.in_turn(client.execute_typed(&statement.sql, &statement.parameters())).await?,
+            Some(prepared) => {
+                self.in_turn(client.execute_raw(&prepared, statement.values))
+                    .await?
+            }
+            None => {
+                self.in_turn(client.execute_typed(&statement.sql, &statement.parameters()))
+                    .await?
+            }
         };
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
@@ -200,20 +245,39 @@ impl AsyncPgConnection {
     pub async fn rows(&mut self, statement: Encoded) -> QueryResult<tokio_postgres::RowStream> {
         let client = Arc::clone(&self.client);
         match self.stay_prepared(&statement).await? {
-            Some(prepared) => self.in_turn(client.query_raw(&prepared, statement.values)).await,
+            Some(prepared) => {
+                self.in_turn(client.query_raw(&prepared, statement.values))
+                    .await
+            }
             None => {
                 // Parsed, bound, described and run in one go: one round trip, and nothing that a pooler would have to keep.
-                let Encoded { sql, values, types, .. } = statement;
-                self.in_turn(client.query_typed_raw(&sql, values.into_iter().zip(types))).await
+                let Encoded {
+                    sql, values, types, ..
+                } = statement;
+                self.in_turn(client.query_typed_raw(&sql, values.into_iter().zip(types)))
+                    .await
             }
         }
     }
 
     /// Runs two queries, the second right behind the first, and gives the rows of both: one round trip.
-    pub async fn rows_of_both(&mut self, first: Encoded, second: Encoded) -> QueryResult<(Vec<PgRow>, Vec<PgRow>)> {
+    pub async fn rows_of_both(
+        &mut self,
+        first: Encoded,
+        second: Encoded,
+    ) -> QueryResult<(Vec<PgRow>, Vec<PgRow>)> {
         let client = Arc::clone(&self.client);
-        let prepared = (self.stay_prepared(&first).await?, self.stay_prepared(&second).await?);
-        self.in_turn(async { try_join!(rows_of(&client, first, prepared.0), rows_of(&client, second, prepared.1)) }).await
+        let prepared = (
+            self.stay_prepared(&first).await?,
+            self.stay_prepared(&second).await?,
+        );
+        self.in_turn(async {
+            try_join!(
+                rows_of(&client, first, prepared.0),
+                rows_of(&client, second, prepared.1)
+            )
+        })
+        .await
     }
 
     /// Runs a query and sends `end`, which ends the transaction, right behind it: what the query locks is locked while
@@ -222,10 +286,22 @@ impl AsyncPgConnection {
     /// # Errors
     /// [`Unfinished::Refused`] also for what is under way. An error of `end` itself that the server gave a reason for
     /// other than its own end is no unknown outcome either.
-    pub async fn rows_and_end(&mut self, statement: Encoded, end: &str) -> Result<Vec<PgRow>, Unfinished> {
+    pub async fn rows_and_end(
+        &mut self,
+        statement: Encoded,
+        end: &str,
+    ) -> Result<Vec<PgRow>, Unfinished> {
         let client = Arc::clone(&self.client);
-        let prepared = self.stay_prepared(&statement).await.map_err(Unfinished::Refused)?;
-        let both = async { Ok(join!(rows_of(&client, statement, prepared), client.batch_execute(end))) };
+        let prepared = self
+            .stay_prepared(&statement)
+            .await
+            .map_err(Unfinished::Refused)?;
+        let both = async {
+            Ok(join!(
+                rows_of(&client, statement, prepared),
+                client.batch_execute(end)
+            ))
+        };
         let before = |error: DieselError| match failure::is_answer(&error) {
             true => Unfinished::Refused(error),
             false => Unfinished::Unknown(error),
@@ -234,18 +310,29 @@ impl AsyncPgConnection {
         let rows = rows.map_err(|error| before(failed(error)))?;
         match ended.map_err(failed) {
             Ok(()) => Ok(rows),
-            Err(error) if matches!(failure::kind(&error), Kind::Unavailable | Kind::TooSlow) => Err(Unfinished::Unknown(error)),
+            Err(error) if matches!(failure::kind(&error), Kind::Unavailable | Kind::TooSlow) => {
+                Err(Unfinished::Unknown(error))
+            }
             Err(error) => Err(Unfinished::Refused(error)),
         }
     }
 
     /// The prepared statement, if it is one that stays so.
     async fn stay_prepared(&mut self, statement: &Encoded) -> QueryResult<Option<Statement>> {
-        let Encoded { sql, types, keep, written, prepared, values: _ } = statement;
+        let Encoded {
+            sql,
+            types,
+            keep,
+            written,
+            prepared,
+            values: _,
+        } = statement;
         if prepared.is_some() {
             return Ok(prepared.clone());
         }
-        let Some(kept) = &mut self.kept else { return Ok(None) };
+        let Some(kept) = &mut self.kept else {
+            return Ok(None);
+        };
         if *keep == Keep::WhileUsed && !self.slow.may_keep(sql) {
             return Ok(None);
         }
@@ -268,7 +355,11 @@ impl AsyncPgConnection {
 }
 
 /// All rows of a query.
-async fn rows_of(client: &Client, statement: Encoded, prepared: Option<Statement>) -> Result<Vec<PgRow>, tokio_postgres::Error> {
+async fn rows_of(
+    client: &Client,
+    statement: Encoded,
+    prepared: Option<Statement>,
+) -> Result<Vec<PgRow>, tokio_postgres::Error> {
     let rows = match prepared {
         Some(prepared) => client.query_raw(&prepared, statement.values).await?,
         None => {
@@ -292,7 +383,11 @@ pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
 }
 
 /// A new connection.
-pub(crate) async fn connect(target: &Target, tls: &Tls, timeout: Duration) -> Result<AsyncPgConnection, ConnectError> {
+pub(crate) async fn connect(
+    target: &Target,
+    tls: &Tls,
+    timeout: Duration,
+) -> Result<AsyncPgConnection, ConnectError> {
     let mut config = target.config.clone();
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(timeout);
@@ -303,11 +398,13 @@ pub(crate) async fn connect(target: &Target, tls: &Tls, timeout: Duration) -> Re
         config.tcp_user_timeout(timeout.saturating_mul(2));
     }
     // Each host has its own time to answer, and so has the conversation after that.
-    let hosts = u32::try_from(config.get_hosts().len().max(config.get_hostaddrs().len())).unwrap_or(1);
+    let hosts =
+        u32::try_from(config.get_hosts().len().max(config.get_hostaddrs().len())).unwrap_or(1);
     let limit = timeout.saturating_mul(hosts.saturating_add(1));
     let connecting = tokio::time::timeout(limit, config.connect(tls.clone())).await;
-    let (client, connection) =
-        connecting.map_err(|_| ConnectError::TimedOut(limit))?.map_err(|error| ConnectError::Driver(DriverError(error)))?;
+    let (client, connection) = connecting
+        .map_err(|_| ConnectError::TimedOut(limit))?
+        .map_err(|error| ConnectError::Driver(DriverError(error)))?;
     let (alive, gone) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
         // A server that does not answer must not keep this task for ever.

@@ -47,7 +47,13 @@ impl Writing for DeleteEntries {
     type Outcome = u64;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
-        let DeleteCriteria { within: _, ids, threads, source: _, created_before } = &self.criteria;
+        let DeleteCriteria {
+            within: _,
+            ids,
+            threads,
+            source: _,
+            created_before,
+        } = &self.criteria;
         if ids.is_none() && threads.is_none() && created_before.is_none() {
             // A source alone would delete half of everything; the operation refuses it, and so does the store.
             return Ok(0);
@@ -55,7 +61,9 @@ impl Writing for DeleteEntries {
         let (mut deleted, mut after) = (0, String::new());
         loop {
             let threads = self.threads(transaction, &after).await?;
-            let Some(last) = threads.last().cloned() else { return Ok(deleted) };
+            let Some(last) = threads.last().cloned() else {
+                return Ok(deleted);
+            };
             let more = i64::try_from(threads.len()).unwrap_or(i64::MAX) == THREADS_AT_ONCE;
             transaction.lock_threads(threads).await?;
             deleted += self.delete_from_locked(transaction).await?;
@@ -71,15 +79,25 @@ impl Writing for DeleteEntries {
 
 impl DeleteEntries {
     /// The next threads, by name, that have something to delete.
-    async fn threads(&self, transaction: &mut Transaction<'_>, after: &str) -> Result<Vec<String>, Failure> {
+    async fn threads(
+        &self,
+        transaction: &mut Transaction<'_>,
+        after: &str,
+    ) -> Result<Vec<String>, Failure> {
         #[derive(QueryableByName)]
         struct Row {
             #[diesel(sql_type = Text)]
             thread_id: String,
         }
-        let mut select = Fragment::new("SELECT DISTINCT thread_id FROM context.entries WHERE thread_id > ");
-        select.bind(Bind::text(after)).push(" AND ").append(self.criteria(transaction));
-        select.push(" ORDER BY thread_id LIMIT ").bind(Bind::Int(THREADS_AT_ONCE));
+        let mut select =
+            Fragment::new("SELECT DISTINCT thread_id FROM context.entries WHERE thread_id > ");
+        select
+            .bind(Bind::text(after))
+            .push(" AND ")
+            .append(self.criteria(transaction));
+        select
+            .push(" ORDER BY thread_id LIMIT ")
+            .bind(Bind::Int(THREADS_AT_ONCE));
         let rows: Vec<Row> = sql::query(transaction.conn, select).await?;
         Ok(rows.into_iter().map(|row| row.thread_id).collect())
     }
@@ -90,9 +108,16 @@ impl DeleteEntries {
         loop {
             let mut delete = Fragment::new("DELETE FROM context.entries WHERE owner_id = ");
             delete.bind(Bind::text(transaction.owner.as_str()));
-            delete.push(" AND id IN (SELECT id FROM context.entries WHERE thread_id = ANY(").bind(Bind::texts(&locked)).push(") AND ");
-            delete.append(self.criteria(transaction)).push(" LIMIT ").bind(Bind::Int(ENTRIES_AT_ONCE));
-            delete.push(") RETURNING id, thread_id, source, image_count, created_at, version, tags");
+            delete
+                .push(" AND id IN (SELECT id FROM context.entries WHERE thread_id = ANY(")
+                .bind(Bind::texts(&locked))
+                .push(") AND ");
+            delete
+                .append(self.criteria(transaction))
+                .push(" LIMIT ")
+                .bind(Bind::Int(ENTRIES_AT_ONCE));
+            delete
+                .push(") RETURNING id, thread_id, source, image_count, created_at, version, tags");
             let rows: Vec<Deleted> = sql::query(transaction.conn, delete).await?;
             let last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < ENTRIES_AT_ONCE;
             deleted += rows.len() as u64;
@@ -105,8 +130,18 @@ impl DeleteEntries {
     }
 
     /// Makes the contexts of what stays after these entries anew.
-    async fn take_words_along(&self, transaction: &mut Transaction<'_>, rows: &[Deleted]) -> Result<(), Failure> {
-        let DeleteCriteria { within: _, ids, threads: _, source, created_before } = &self.criteria;
+    async fn take_words_along(
+        &self,
+        transaction: &mut Transaction<'_>,
+        rows: &[Deleted],
+    ) -> Result<(), Failure> {
+        let DeleteCriteria {
+            within: _,
+            ids,
+            threads: _,
+            source,
+            created_before,
+        } = &self.criteria;
         if ids.is_none() && source.is_none() && created_before.is_none() {
             // Nothing of their threads stays.
             return Ok(());
@@ -118,29 +153,57 @@ impl DeleteEntries {
         };
         // What goes next needs no context.
         let going = Some(self.criteria(transaction));
-        neighbours::renew_after(transaction.conn, transaction.owner, &places, going, self.neighbourhood).await?;
+        neighbours::renew_after(
+            transaction.conn,
+            transaction.owner,
+            &places,
+            going,
+            self.neighbourhood,
+        )
+        .await?;
         Ok(())
     }
 
     fn criteria<'v>(&'v self, transaction: &Transaction<'v>) -> Fragment<'v> {
-        let DeleteCriteria { within: reach, ids, threads, source, created_before } = &self.criteria;
+        let DeleteCriteria {
+            within: reach,
+            ids,
+            threads,
+            source,
+            created_before,
+        } = &self.criteria;
         let mut criteria = Fragment::new("owner_id = ");
         criteria.bind(Bind::text(transaction.owner.as_str()));
         if let Some(ids) = ids {
-            criteria.push(" AND id = ANY(").bind(Bind::ints(ids.iter().copied())).push(")");
+            criteria
+                .push(" AND id = ANY(")
+                .bind(Bind::ints(ids.iter().copied()))
+                .push(")");
         }
         if let Some(reach) = reach {
             criteria.push(" AND ").append(within("thread_id", reach));
         }
         if let Some(threads) = threads {
-            let threads = Bind::Texts(threads.iter().map(|thread| thread.as_str().into()).collect());
-            criteria.push(" AND thread_id = ANY(").bind(threads).push(")");
+            let threads = Bind::Texts(
+                threads
+                    .iter()
+                    .map(|thread| thread.as_str().into())
+                    .collect(),
+            );
+            criteria
+                .push(" AND thread_id = ANY(")
+                .bind(threads)
+                .push(")");
         }
         if let Some(source) = source {
-            criteria.push(" AND source = ").bind(Bind::text(source.as_str()));
+            criteria
+                .push(" AND source = ")
+                .bind(Bind::text(source.as_str()));
         }
         if let Some(before) = created_before {
-            criteria.push(" AND created_at < ").bind(Bind::Int(before.micros()));
+            criteria
+                .push(" AND created_at < ")
+                .bind(Bind::Int(before.micros()));
         }
         criteria
     }
@@ -148,7 +211,11 @@ impl DeleteEntries {
 
 /// Deletes what belongs to these entries and counts them out.
 async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result<(), Failure> {
-    let with_images: Vec<i64> = rows.iter().filter(|row| row.image_count > 0).map(|row| row.id).collect();
+    let with_images: Vec<i64> = rows
+        .iter()
+        .filter(|row| row.image_count > 0)
+        .map(|row| row.id)
+        .collect();
     if !with_images.is_empty() {
         images::delete(transaction.conn, transaction.owner, &with_images).await?;
     }
@@ -157,7 +224,15 @@ async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result
     }
     let mut pairs = Vec::new();
     for row in rows {
-        let Deleted { id, thread_id, source: SourceColumn(source), image_count, created_at: _, version, tags } = row;
+        let Deleted {
+            id,
+            thread_id,
+            source: SourceColumn(source),
+            image_count,
+            created_at: _,
+            version,
+            tags,
+        } = row;
         pairs.extend(tags.into_iter().map(|tag| (id, tag)));
         let mut removed = Removed::default();
         removed.add(source, image_count > 0);

@@ -40,16 +40,37 @@ pub(crate) struct EntryRow {
 impl EntryRow {
     /// What its checksums cover.
     pub fn content(&self) -> StoredContent<'_> {
-        let Self { id, version, metadata, text, seal, .. } = self;
-        StoredContent { id: *id, version: *version, seal: seal.as_deref(), text: &text.0, metadata: &metadata.json }
+        let Self {
+            id,
+            version,
+            metadata,
+            text,
+            seal,
+            ..
+        } = self;
+        StoredContent {
+            id: *id,
+            version: *version,
+            seal: seal.as_deref(),
+            text: &text.0,
+            metadata: &metadata.json,
+        }
     }
 }
 
 /// The row with this id.
-pub(crate) async fn find(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64) -> Result<Option<EntryRow>, Failure> {
+pub(crate) async fn find(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    id: i64,
+) -> Result<Option<EntryRow>, Failure> {
     let find = "SELECT id, thread_id, image_count, version, created_at, updated_at, tags, metadata::text AS metadata, text, seal \
                 FROM context.entries WHERE owner_id = ? AND id = ?";
-    let rows = sql::query(conn, Fragment::prepared(find, vec![Bind::text(owner.as_str()), Bind::Int(id)])).await?;
+    let rows = sql::query(
+        conn,
+        Fragment::prepared(find, vec![Bind::text(owner.as_str()), Bind::Int(id)]),
+    )
+    .await?;
     Ok(rows.into_iter().next())
 }
 
@@ -62,7 +83,12 @@ pub(crate) fn page_columns(selection: &RowSelection) -> Fragment<'static> {
     );
     match selection.text_chars {
         None => _ = columns.push("e.text"),
-        Some(chars) => _ = columns.push("left(e.text, ").bind(Bind::Int(i64::from(chars))).push("::int) AS text"),
+        Some(chars) => {
+            _ = columns
+                .push("left(e.text, ")
+                .bind(Bind::Int(i64::from(chars)))
+                .push("::int) AS text")
+        }
     }
     columns
 }
@@ -136,9 +162,16 @@ impl PageRow {
             text,
         } = self;
         let (id, version, image_count) = (id?, version?, image_count?);
-        let (SourceColumn(source), MetadataText(metadata), LossyText(text)) = (source?, metadata?, text?);
+        let (SourceColumn(source), MetadataText(metadata), LossyText(text)) =
+            (source?, metadata?, text?);
         let json = metadata.as_ref().map_or("", ObjectText::as_str);
-        let content = StoredContent { id, version, seal: seal.as_deref(), text: &text, metadata: json };
+        let content = StoredContent {
+            id,
+            version,
+            seal: seal.as_deref(),
+            text: &text,
+            metadata: json,
+        };
         let damage = match seal::check_entry(&content, seal::is_whole(&text, text_chars)) {
             Checked::Damaged(part) => Some(part),
             Checked::Sound | Checked::Unsealed => metadata.is_none().then_some(Part::Metadata),
@@ -159,8 +192,17 @@ impl PageRow {
             damage,
         };
         let tags: usize = entry.tags.iter().map(|tag| tag.len() + 3).sum();
-        let bytes = (entry.text.len() + entry.metadata.as_str().len() + tags + entry.summary.len() + entry.thread_id.len()) as u64;
-        Some(Paged { entry, score: score.unwrap_or_default(), image_count, bytes })
+        let bytes = (entry.text.len()
+            + entry.metadata.as_str().len()
+            + tags
+            + entry.summary.len()
+            + entry.thread_id.len()) as u64;
+        Some(Paged {
+            entry,
+            score: score.unwrap_or_default(),
+            image_count,
+            bytes,
+        })
     }
 }
 
@@ -182,12 +224,24 @@ pub(crate) struct Loaded {
 ///
 /// # Errors
 /// `RESULT_TOO_LARGE` when two or more entries exceed the bytes of the selection; no more than that is read.
-pub(crate) async fn load(conn: &mut AsyncPgConnection, statement: Fragment<'_>, selection: &RowSelection) -> Result<Loaded, Failure> {
+pub(crate) async fn load(
+    conn: &mut AsyncPgConnection,
+    statement: Fragment<'_>,
+    selection: &RowSelection,
+) -> Result<Loaded, Failure> {
     let mut loaded = Loaded::default();
     sql::each_in_order::<PageColumns, PageRow, _>(conn, statement, Failure::Database, |row| {
         loaded.revision = Some(row.revision);
         loaded.matches = row.matches.unwrap_or_default();
-        let Some(Paged { entry, score, image_count, bytes }) = row.into_entry(selection.text_chars) else { return Ok(()) };
+        let Some(Paged {
+            entry,
+            score,
+            image_count,
+            bytes,
+        }) = row.into_entry(selection.text_chars)
+        else {
+            return Ok(());
+        };
         loaded.bytes = loaded.bytes.saturating_add(bytes);
         selection.memory.take(bytes)?;
         if loaded.bytes > selection.max_bytes && !loaded.entries.is_empty() {
@@ -226,7 +280,11 @@ pub(crate) async fn load_images(
     };
     for (entry, _) in &mut loaded.entries {
         let Images { images, sound } = images.remove(&entry.id).unwrap_or_default();
-        let count = loaded.with_images.iter().find(|(id, _)| *id == entry.id).map_or(0, |(_, count)| *count);
+        let count = loaded
+            .with_images
+            .iter()
+            .find(|(id, _)| *id == entry.id)
+            .map_or(0, |(_, count)| *count);
         if !sound || i64::try_from(images.len()) != Ok(count) {
             entry.damage.get_or_insert(Part::Images);
         }
@@ -242,5 +300,9 @@ fn too_large(selection: &RowSelection) -> Failure {
     } else {
         "ask for fewer entries (include_images=false is set already)"
     };
-    Error::new(Reason::ResultTooLarge, format!("the result would exceed {limit} bytes; {advice}")).into()
+    Error::new(
+        Reason::ResultTooLarge,
+        format!("the result would exceed {limit} bytes; {advice}"),
+    )
+    .into()
 }

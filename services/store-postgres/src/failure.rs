@@ -72,7 +72,9 @@ pub(crate) fn kind(error: &DieselError) -> Kind {
     if matches!(error, DieselError::DeserializationError(source) if source.is::<Unreadable>()) {
         return Kind::Corrupt;
     }
-    let Some(driver) = driver_error(error) else { return Kind::Internal };
+    let Some(driver) = driver_error(error) else {
+        return Kind::Internal;
+    };
     match driver.as_db_error() {
         Some(said) => kind_of(said.code(), said.parsed_severity()),
         None if driver.is_closed() || is_io(driver) => Kind::Unavailable,
@@ -87,7 +89,9 @@ pub(crate) fn is_answer(error: &DieselError) -> bool {
 
 fn driver_error(error: &DieselError) -> Option<&tokio_postgres::Error> {
     match error {
-        DieselError::QueryBuilderError(source) => source.downcast_ref::<DriverError>().map(|DriverError(error)| error),
+        DieselError::QueryBuilderError(source) => source
+            .downcast_ref::<DriverError>()
+            .map(|DriverError(error)| error),
         _ => None,
     }
 }
@@ -104,7 +108,9 @@ fn is_damage(code: &SqlState) -> bool {
 /// PostgreSQL's appendix "Error Codes" (errcodes.txt).
 fn kind_of(code: &SqlState, severity: Option<Severity>) -> Kind {
     match *code {
-        SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => return Kind::Conflict,
+        SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED => {
+            return Kind::Conflict;
+        }
         SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => return Kind::TooSlow,
         // Full while a file grows; memory and connections are another matter.
         SqlState::DISK_FULL => return Kind::Full,
@@ -177,7 +183,8 @@ impl Failure {
 
     /// Whether other connections to the same server would fail as well.
     pub fn is_of_the_server(&self) -> bool {
-        self.is_unavailability() || matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
+        self.is_unavailability()
+            || matches!(self, Self::Database(error) if kind(error) == Kind::ReadOnly)
     }
 
     /// Whether it tells of the server's health rather than of the request.
@@ -196,7 +203,9 @@ impl Failure {
         match self {
             Self::TooSlow => true,
             Self::Database(error) => kind(error) == Kind::TooSlow,
-            Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::NotAsked => false,
+            Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::NotAsked => {
+                false
+            }
         }
     }
 
@@ -204,8 +213,15 @@ impl Failure {
     pub fn is_retryable(&self) -> bool {
         match self {
             // A server that only reads was the primary a moment ago: another one is now.
-            Self::Database(error) => matches!(kind(error), Kind::Conflict | Kind::Unavailable | Kind::ReadOnly),
-            Self::Rejected(_) | Self::CommitUnknown(_) | Self::Unreachable(_) | Self::NotAsked | Self::TooSlow => false,
+            Self::Database(error) => matches!(
+                kind(error),
+                Kind::Conflict | Kind::Unavailable | Kind::ReadOnly
+            ),
+            Self::Rejected(_)
+            | Self::CommitUnknown(_)
+            | Self::Unreachable(_)
+            | Self::NotAsked
+            | Self::TooSlow => false,
         }
     }
 }
@@ -222,7 +238,9 @@ pub(crate) struct Unreadable {
 /// The database holds something that cannot have been written by this program.
 pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
     let sentence = format!("a stored {what} cannot be read: it is damaged");
-    StoreError::Rejected(Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }))
+    StoreError::Rejected(
+        Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }),
+    )
 }
 
 #[cfg(test)]
@@ -250,13 +268,24 @@ mod tests {
             ("23505", Kind::Internal),
             ("25P02", Kind::Internal),
         ] {
-            assert_eq!(kind_of(&SqlState::from_code(code), Some(Severity::Error)), expected, "{code}");
+            assert_eq!(
+                kind_of(&SqlState::from_code(code), Some(Severity::Error)),
+                expected,
+                "{code}"
+            );
         }
     }
 
     #[test]
     fn only_damaged_data_and_indexes_stop_writes() {
-        for (code, expected) in [("XX001", true), ("XX002", true), ("XX000", false), ("58030", false), ("58P01", false), ("57P01", false)] {
+        for (code, expected) in [
+            ("XX001", true),
+            ("XX002", true),
+            ("XX000", false),
+            ("58030", false),
+            ("58P01", false),
+            ("57P01", false),
+        ] {
             assert_eq!(is_damage(&SqlState::from_code(code)), expected, "{code}");
         }
     }
@@ -264,7 +293,13 @@ mod tests {
     #[test]
     fn an_error_that_ends_the_session_tells_of_the_server() {
         // Supavisor calls a full pool XX000.
-        assert_eq!(kind_of(&SqlState::INTERNAL_ERROR, Some(Severity::Fatal)), Kind::Unavailable);
-        assert_eq!(kind_of(&SqlState::T_R_DEADLOCK_DETECTED, Some(Severity::Fatal)), Kind::Conflict);
+        assert_eq!(
+            kind_of(&SqlState::INTERNAL_ERROR, Some(Severity::Fatal)),
+            Kind::Unavailable
+        );
+        assert_eq!(
+            kind_of(&SqlState::T_R_DEADLOCK_DETECTED, Some(Severity::Fatal)),
+            Kind::Conflict
+        );
     }
 }

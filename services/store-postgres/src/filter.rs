@@ -11,30 +11,49 @@ mod index;
 pub(crate) use folded::folded_json;
 pub(crate) use index::indexes;
 
-use context_model::{Condition, ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix};
+use context_model::{
+    Condition, ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix,
+};
 
 use crate::sql::{Bind, Fragment};
 
 /// The condition on rows of `entries` that an owner's entry satisfies the filter. `indexed` are the fields that have an
 /// index.
-pub(crate) fn compile<'v>(filter: &'v Filter, owner: &'v str, indexed: &[MetadataPath]) -> Fragment<'v> {
-    let Filter { within: reach, thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
+pub(crate) fn compile<'v>(
+    filter: &'v Filter,
+    owner: &'v str,
+    indexed: &[MetadataPath],
+) -> Fragment<'v> {
+    let Filter {
+        within: reach,
+        thread_id,
+        source,
+        tags,
+        content_type,
+        conditions,
+        created_from,
+        created_to,
+    } = filter;
     let mut all = Fragment::new("entries.owner_id = ");
     all.bind(Bind::text(owner));
     if let Some(reach) = reach {
         all.push(" AND ").append(within("entries.thread_id", reach));
     }
     if let Some(thread_id) = thread_id {
-        all.push(" AND entries.thread_id = ").bind(Bind::text(thread_id.as_str()));
+        all.push(" AND entries.thread_id = ")
+            .bind(Bind::text(thread_id.as_str()));
     }
     if let Some(from) = created_from {
-        all.push(" AND entries.created_at >= ").bind(Bind::Int(from.micros()));
+        all.push(" AND entries.created_at >= ")
+            .bind(Bind::Int(from.micros()));
     }
     if let Some(to) = created_to {
-        all.push(" AND entries.created_at <= ").bind(Bind::Int(to.micros()));
+        all.push(" AND entries.created_at <= ")
+            .bind(Bind::Int(to.micros()));
     }
     if let Some(source) = source {
-        all.push(" AND entries.source = ").bind(Bind::text(source.as_str()));
+        all.push(" AND entries.source = ")
+            .bind(Bind::text(source.as_str()));
     }
     match content_type {
         None => {}
@@ -43,13 +62,16 @@ pub(crate) fn compile<'v>(filter: &'v Filter, owner: &'v str, indexed: &[Metadat
     }
     let mut by_content = false;
     if let Some(tags) = tags {
-        all.push(" AND entries.tags && ").bind(Bind::texts(tags.as_slice()));
+        all.push(" AND entries.tags && ")
+            .bind(Bind::texts(tags.as_slice()));
         by_content = true;
     }
     for condition in conditions {
         let is_indexed = indexed.contains(&condition.path);
         by_content |= condition::uses_content_index(condition, is_indexed);
-        all.push(" AND (").append(condition::compile(condition, is_indexed)).push(")");
+        all.push(" AND (")
+            .append(condition::compile(condition, is_indexed))
+            .push(")");
     }
     if by_content {
         all.push(" AND ").append(of_owner(owner));
@@ -70,9 +92,15 @@ pub(crate) fn within<'v>(column: &str, threads: &'v ThreadSet) -> Fragment<'v> {
         match pattern {
             ThreadPattern::Name(name) => _ = any.push(column).push(" = ").bind(Bind::text(name)),
             ThreadPattern::Prefix(prefix) => {
-                any.push("(").push(column).push(" >= ").bind(Bind::text(prefix));
+                any.push("(")
+                    .push(column)
+                    .push(" >= ")
+                    .bind(Bind::text(prefix));
                 if let Some(end) = end_of_prefix(prefix) {
-                    any.push(" AND ").push(column).push(" < ").bind(Bind::text(end));
+                    any.push(" AND ")
+                        .push(column)
+                        .push(" < ")
+                        .bind(Bind::text(end));
                 }
                 any.push(")");
             }

@@ -47,10 +47,21 @@ impl Reading for IsRecorded {
         false
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, bool)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, bool)>, Failure> {
         let read = "SELECT count(*) AS number FROM context.idempotency WHERE owner_id = ? AND key = ? AND at > ?";
-        let binds = vec![Bind::text(owner.as_str()), Bind::text(&self.key), Bind::Int(Idempotency::forgotten_up_to(self.now))];
-        Ok(Some((0, number(conn, Fragment::prepared(read, binds)).await? > 0)))
+        let binds = vec![
+            Bind::text(owner.as_str()),
+            Bind::text(&self.key),
+            Bind::Int(Idempotency::forgotten_up_to(self.now)),
+        ];
+        Ok(Some((
+            0,
+            number(conn, Fragment::prepared(read, binds)).await? > 0,
+        )))
     }
 }
 
@@ -66,11 +77,19 @@ impl Reading for CountBytes {
         0
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, u64)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, u64)>, Failure> {
         let read = "SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ?), 0)::bigint AS number \
                     FROM context.idempotency WHERE owner_id = ? AND at > ?";
         let forgotten = Bind::Int(Idempotency::forgotten_up_to(self.now));
-        let binds = vec![Bind::Int(Idempotency::OVERHEAD_BYTES), Bind::text(owner.as_str()), forgotten];
+        let binds = vec![
+            Bind::Int(Idempotency::OVERHEAD_BYTES),
+            Bind::text(owner.as_str()),
+            forgotten,
+        ];
         let bytes = number(conn, Fragment::prepared(read, binds)).await?;
         Ok(Some((0, u64::try_from(bytes).unwrap_or(0))))
     }
@@ -102,19 +121,33 @@ pub(crate) async fn claim<T: Recorded>(
         return Ok(None);
     }
     let read = "SELECT request_hash, outcome, revision FROM context.idempotency WHERE owner_id = ? AND key = ?";
-    let rows: Vec<Row> = sql::query(conn, Fragment::prepared(read, vec![Bind::text(owner.as_str()), Bind::text(&key.key)])).await?;
+    let rows: Vec<Row> = sql::query(
+        conn,
+        Fragment::prepared(read, vec![Bind::text(owner.as_str()), Bind::text(&key.key)]),
+    )
+    .await?;
     // Forgotten by another request just now: this one comes too late by a day and a moment.
-    let Some(Row { request_hash, outcome, revision }) = rows.into_iter().next() else {
+    let Some(Row {
+        request_hash,
+        outcome,
+        revision,
+    }) = rows.into_iter().next()
+    else {
         return Err(Failure::Rejected(StoreError::Overloaded));
     };
     key.check(&request_hash)?;
-    let record = serde_json::from_str(&outcome).map_err(|e| Failure::Rejected(unreadable("idempotency record", Some(e))))?;
+    let record = serde_json::from_str(&outcome)
+        .map_err(|e| Failure::Rejected(unreadable("idempotency record", Some(e))))?;
     let outcome = T::from_record(record).ok_or_else(Idempotency::reused)?;
     Ok(Some(Written { outcome, revision }))
 }
 
 /// Forgets some of the owner's old outcomes, and waits for nobody who does the same.
-async fn forget(conn: &mut AsyncPgConnection, owner: &OwnerId, now: Timestamp) -> Result<(), Failure> {
+async fn forget(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    now: Timestamp,
+) -> Result<(), Failure> {
     let forget = "DELETE FROM context.idempotency WHERE owner_id = ? AND key IN (SELECT key FROM context.idempotency \
                   WHERE owner_id = ? AND at <= ? ORDER BY at LIMIT ? FOR UPDATE SKIP LOCKED)";
     let binds = vec![
@@ -134,9 +167,16 @@ pub(crate) async fn record<T: Recorded>(
     key: &Idempotency,
     written: &Written<T>,
 ) -> Result<(), Failure> {
-    let outcome = serde_json::to_string(&written.outcome.to_record()).map_err(|e| Failure::Rejected(StoreError::Internal(e.into())))?;
-    let keep = "UPDATE context.idempotency SET outcome = ?, revision = ? WHERE owner_id = ? AND key = ?";
-    let binds = vec![Bind::text(outcome), Bind::Int(written.revision), Bind::text(owner.as_str()), Bind::text(&key.key)];
+    let outcome = serde_json::to_string(&written.outcome.to_record())
+        .map_err(|e| Failure::Rejected(StoreError::Internal(e.into())))?;
+    let keep =
+        "UPDATE context.idempotency SET outcome = ?, revision = ? WHERE owner_id = ? AND key = ?";
+    let binds = vec![
+        Bind::text(outcome),
+        Bind::Int(written.revision),
+        Bind::text(owner.as_str()),
+        Bind::text(&key.key),
+    ];
     sql::execute(conn, Fragment::prepared(keep, binds)).await?;
     Ok(())
 }

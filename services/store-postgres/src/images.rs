@@ -38,27 +38,57 @@ pub(crate) struct Images {
 
 impl Default for Images {
     fn default() -> Self {
-        Self { images: Vec::new(), sound: true }
+        Self {
+            images: Vec::new(),
+            sound: true,
+        }
     }
 }
 
 /// Stores an entry's images in order.
-pub(crate) async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64, given: &[NewImage]) -> Result<(), Failure> {
+pub(crate) async fn insert(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    id: i64,
+    given: &[NewImage],
+) -> Result<(), Failure> {
     if given.is_empty() {
         return Ok(());
     }
     let insert = "INSERT INTO context.images (owner_id, id, position, mime_type, metadata, data, seal) \
                   SELECT ?, ?, i.place - 1, i.mime_type, i.metadata::json, i.data, i.seal \
                   FROM unnest(?, ?, ?, ?) WITH ORDINALITY AS i(mime_type, metadata, data, seal, place)";
-    let metadata: Vec<Option<String>> = given.iter().map(|image| image.metadata.as_ref().map(Metadata::to_json)).collect();
+    let metadata: Vec<Option<String>> = given
+        .iter()
+        .map(|image| image.metadata.as_ref().map(Metadata::to_json))
+        .collect();
     let sealed = given.iter().zip(&metadata).zip(0..);
-    let seals: Vec<_> =
-        sealed.map(|((image, metadata), position)| seal::image(id, position, &image.mime_type, metadata.as_deref(), &image.data)).collect();
+    let seals: Vec<_> = sealed
+        .map(|((image, metadata), position)| {
+            seal::image(
+                id,
+                position,
+                &image.mime_type,
+                metadata.as_deref(),
+                &image.data,
+            )
+        })
+        .collect();
     let binds = vec![
         Bind::text(owner.as_str()),
         Bind::Int(id),
-        Bind::Texts(given.iter().map(|image| image.mime_type.as_str().into()).collect()),
-        Bind::OptionalTexts(metadata.iter().map(|json| json.as_deref().map(Into::into)).collect()),
+        Bind::Texts(
+            given
+                .iter()
+                .map(|image| image.mime_type.as_str().into())
+                .collect(),
+        ),
+        Bind::OptionalTexts(
+            metadata
+                .iter()
+                .map(|json| json.as_deref().map(Into::into))
+                .collect(),
+        ),
         Bind::ByteStrings(given.iter().map(|image| &image.data[..]).collect()),
         Bind::ByteStrings(seals.iter().map(|seal| &seal[..]).collect()),
     ];
@@ -67,27 +97,55 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i6
 }
 
 /// Deletes the images of these entries.
-pub(crate) async fn delete(conn: &mut AsyncPgConnection, owner: &OwnerId, ids: &[i64]) -> Result<(), Failure> {
+pub(crate) async fn delete(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    ids: &[i64],
+) -> Result<(), Failure> {
     let delete = "DELETE FROM context.images WHERE owner_id = ? AND id = ANY(?)";
     sql::execute(conn, Fragment::prepared(delete, of(owner, ids))).await?;
     Ok(())
 }
 
 /// Whether an entry has exactly these images.
-pub(crate) async fn same(conn: &mut AsyncPgConnection, owner: &OwnerId, id: i64, given: &[NewImage]) -> Result<bool, Failure> {
-    let stored = load(conn, owner, &[id]).await?.remove(&id).unwrap_or_default().images;
+pub(crate) async fn same(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    id: i64,
+    given: &[NewImage],
+) -> Result<bool, Failure> {
+    let stored = load(conn, owner, &[id])
+        .await?
+        .remove(&id)
+        .unwrap_or_default()
+        .images;
     Ok(stored.len() == given.len()
         && stored.iter().zip(given).all(|(stored, given)| {
-            let ImageInput { data, mime_type, metadata } = stored;
-            let NewImage { data: given_data, mime_type: given_type, metadata: given_metadata } = given;
+            let ImageInput {
+                data,
+                mime_type,
+                metadata,
+            } = stored;
+            let NewImage {
+                data: given_data,
+                mime_type: given_type,
+                metadata: given_metadata,
+            } = given;
             data.0 == *given_data
                 && mime_type.as_deref() == Some(given_type.as_str())
-                && metadata.as_ref() == given_metadata.as_ref().map(context_model::Metadata::as_object)
+                && metadata.as_ref()
+                    == given_metadata
+                        .as_ref()
+                        .map(context_model::Metadata::as_object)
         }))
 }
 
 /// Bytes of the images of these entries, without reading them.
-pub(crate) async fn bytes(conn: &mut AsyncPgConnection, owner: &OwnerId, ids: &[i64]) -> Result<u64, Failure> {
+pub(crate) async fn bytes(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    ids: &[i64],
+) -> Result<u64, Failure> {
     #[derive(QueryableByName)]
     struct Size {
         #[diesel(sql_type = BigInt)]
@@ -96,24 +154,44 @@ pub(crate) async fn bytes(conn: &mut AsyncPgConnection, owner: &OwnerId, ids: &[
     // The length of a stored value is beside it.
     let sum = "SELECT coalesce(sum(octet_length(data)), 0)::bigint AS bytes FROM context.images WHERE owner_id = ? AND id = ANY(?)";
     let rows: Vec<Size> = sql::query(conn, Fragment::prepared(sum, of(owner, ids))).await?;
-    Ok(rows.first().and_then(|row| u64::try_from(row.bytes).ok()).unwrap_or(0))
+    Ok(rows
+        .first()
+        .and_then(|row| u64::try_from(row.bytes).ok())
+        .unwrap_or(0))
 }
 
 /// The images of these entries by id, each entry's in order.
-pub(crate) async fn load(conn: &mut AsyncPgConnection, owner: &OwnerId, ids: &[i64]) -> Result<HashMap<i64, Images>, Failure> {
+pub(crate) async fn load(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    ids: &[i64],
+) -> Result<HashMap<i64, Images>, Failure> {
     let select = "SELECT id, position, mime_type, metadata::text AS metadata, data, seal FROM context.images WHERE owner_id = ? AND id = ANY(?) \
                   ORDER BY id, position";
     let mut found: HashMap<i64, Images> = HashMap::new();
     for row in sql::query::<ImageRow>(conn, Fragment::prepared(select, of(owner, ids))).await? {
-        let ImageRow { id, mime_type, metadata, position, data, seal } = row;
+        let ImageRow {
+            id,
+            mime_type,
+            metadata,
+            position,
+            data,
+            seal,
+        } = row;
         let images = found.entry(id).or_default();
-        images.sound &= seal::agrees(seal.as_deref(), || seal::image(id, position, &mime_type, metadata.as_deref(), &data));
+        images.sound &= seal::agrees(seal.as_deref(), || {
+            seal::image(id, position, &mime_type, metadata.as_deref(), &data)
+        });
         let metadata = metadata.and_then(|json| {
             let object = serde_json::from_str(&json);
             images.sound &= object.is_ok();
             object.ok()
         });
-        images.images.push(ImageInput { data: ImageBytes(data), mime_type: Some(mime_type), metadata });
+        images.images.push(ImageInput {
+            data: ImageBytes(data),
+            mime_type: Some(mime_type),
+            metadata,
+        });
     }
     Ok(found)
 }

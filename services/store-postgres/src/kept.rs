@@ -83,7 +83,10 @@ impl Kept {
     pub fn find(&mut self, sql: &str, keep: Keep) -> Found {
         match keep {
             Keep::Never => Found::NotYet,
-            Keep::Always => self.always.get(sql).map_or(Found::Missing, |statement| Found::There(statement.clone())),
+            Keep::Always => self
+                .always
+                .get(sql)
+                .map_or(Found::Missing, |statement| Found::There(statement.clone())),
             Keep::WhileUsed => {
                 self.uses += 1;
                 if let Some(known) = self.searches.iter_mut().find(|known| known.sql == sql) {
@@ -91,11 +94,20 @@ impl Kept {
                     return known.statement.clone().map_or(Found::Missing, Found::There);
                 }
                 if self.searches.len() >= MOST_SEARCHES {
-                    let oldest = self.searches.iter().enumerate().min_by_key(|(_, known)| known.last_use).map(|(at, _)| at);
+                    let oldest = self
+                        .searches
+                        .iter()
+                        .enumerate()
+                        .min_by_key(|(_, known)| known.last_use)
+                        .map(|(at, _)| at);
                     // Dropping a statement tells the server to forget it.
                     oldest.map(|at| self.searches.swap_remove(at));
                 }
-                self.searches.push(KeptSearch { sql: sql.to_owned(), statement: None, last_use: self.uses });
+                self.searches.push(KeptSearch {
+                    sql: sql.to_owned(),
+                    statement: None,
+                    last_use: self.uses,
+                });
                 Found::NotYet
             }
         }
@@ -152,7 +164,9 @@ impl SlowForms {
         let form = forms.entry(key).or_default();
         // One that is planned anew has had the best plan there is.
         if form.rest == 0 {
-            form.rest = FIRST_REST.saturating_mul(4_u64.saturating_pow(form.times)).min(LONGEST_REST);
+            form.rest = FIRST_REST
+                .saturating_mul(4_u64.saturating_pow(form.times))
+                .min(LONGEST_REST);
             form.times = form.times.saturating_add(1);
         }
     }
@@ -166,15 +180,27 @@ mod tests {
     fn a_search_is_prepared_when_it_is_asked_again_and_the_least_recent_one_is_forgotten() {
         let mut kept = Kept::default();
         assert!(matches!(kept.find("first", Keep::WhileUsed), Found::NotYet));
-        assert!(matches!(kept.find("first", Keep::WhileUsed), Found::Missing));
+        assert!(matches!(
+            kept.find("first", Keep::WhileUsed),
+            Found::Missing
+        ));
         for n in 1..MOST_SEARCHES {
             kept.find(&n.to_string(), Keep::WhileUsed);
         }
-        assert!(matches!(kept.find("first", Keep::WhileUsed), Found::Missing), "it was used lately and there was room");
+        assert!(
+            matches!(kept.find("first", Keep::WhileUsed), Found::Missing),
+            "it was used lately and there was room"
+        );
         kept.find("one more", Keep::WhileUsed);
         assert_eq!(kept.searches.len(), MOST_SEARCHES);
-        assert!(matches!(kept.find("1", Keep::WhileUsed), Found::NotYet), "it was the least recent");
-        assert!(matches!(kept.find("first", Keep::WhileUsed), Found::Missing));
+        assert!(
+            matches!(kept.find("1", Keep::WhileUsed), Found::NotYet),
+            "it was the least recent"
+        );
+        assert!(matches!(
+            kept.find("first", Keep::WhileUsed),
+            Found::Missing
+        ));
     }
 
     #[test]
@@ -193,7 +219,9 @@ mod tests {
         for rest in [FIRST_REST, 4 * FIRST_REST, 16 * FIRST_REST] {
             slow.took("slow", SLOW);
             slow.took("slow", SLOW);
-            let anew = (0..LONGEST_REST).take_while(|_| !slow.may_keep("slow")).count();
+            let anew = (0..LONGEST_REST)
+                .take_while(|_| !slow.may_keep("slow"))
+                .count();
             assert_eq!(anew as u64, rest);
         }
         assert!(slow.may_keep("quick"));

@@ -29,12 +29,25 @@ pub(crate) fn context_of<'v>(place: Place<'v>, neighbourhood: Neighbourhood) -> 
         context.push("''::tsvector");
         return context;
     }
-    context.push(LEXEMES_BEFORE).push("b.owner_id = ").bind(Bind::text(place.owner.as_str()));
-    context.push(" AND b.thread_id = ").bind(Bind::text(place.thread_id));
-    context.push(" AND (b.created_at, b.id) < (").bind(Bind::Int(place.created_at)).push(", ").bind(Bind::Int(place.id));
+    context
+        .push(LEXEMES_BEFORE)
+        .push("b.owner_id = ")
+        .bind(Bind::text(place.owner.as_str()));
+    context
+        .push(" AND b.thread_id = ")
+        .bind(Bind::text(place.thread_id));
+    context
+        .push(" AND (b.created_at, b.id) < (")
+        .bind(Bind::Int(place.created_at))
+        .push(", ")
+        .bind(Bind::Int(place.id));
     let oldest = place.created_at.saturating_sub(neighbourhood.gap_micros());
-    context.push(") AND b.created_at >= ").bind(Bind::Int(oldest));
-    context.push(" ORDER BY b.created_at DESC, b.id DESC LIMIT ").bind(Bind::Int(i64::from(neighbourhood.entries)));
+    context
+        .push(") AND b.created_at >= ")
+        .bind(Bind::Int(oldest));
+    context
+        .push(" ORDER BY b.created_at DESC, b.id DESC LIMIT ")
+        .bind(Bind::Int(i64::from(neighbourhood.entries)));
     context.push(") AS n))");
     context
 }
@@ -43,10 +56,18 @@ pub(crate) fn context_of<'v>(place: Place<'v>, neighbourhood: Neighbourhood) -> 
 /// all of it lies on one server.
 fn context_of_row(owner_id: &str, neighbourhood: Neighbourhood) -> Fragment<'_> {
     let mut context = Fragment::new("");
-    context.push(LEXEMES_BEFORE).push("b.owner_id = ").bind(Bind::text(owner_id)).push(" AND b.thread_id = e.thread_id");
-    context.push(" AND (b.created_at, b.id) < (e.created_at, e.id) AND b.created_at >= e.created_at - ");
+    context
+        .push(LEXEMES_BEFORE)
+        .push("b.owner_id = ")
+        .bind(Bind::text(owner_id))
+        .push(" AND b.thread_id = e.thread_id");
+    context.push(
+        " AND (b.created_at, b.id) < (e.created_at, e.id) AND b.created_at >= e.created_at - ",
+    );
     context.bind(Bind::Int(neighbourhood.gap_micros()));
-    context.push(" ORDER BY b.created_at DESC, b.id DESC LIMIT ").bind(Bind::Int(i64::from(neighbourhood.entries)));
+    context
+        .push(" ORDER BY b.created_at DESC, b.id DESC LIMIT ")
+        .bind(Bind::Int(i64::from(neighbourhood.entries)));
     context.push(") AS n))");
     context
 }
@@ -71,12 +92,26 @@ pub(crate) async fn renew_after(
         return Ok(());
     }
     let mut renew = Fragment::new("UPDATE context.entries AS e SET context = ");
-    renew.append(context_of_row(owner.as_str(), neighbourhood)).push(" WHERE e.owner_id = ").bind(Bind::text(owner.as_str()));
-    renew.push(" AND e.id IN (SELECT f.id FROM unnest(").bind(Bind::texts(&places.threads)).push("::text[], ");
-    renew.bind(Bind::ints(places.created_at.iter().copied())).push("::bigint[], ").bind(Bind::ints(places.ids.iter().copied()));
+    renew
+        .append(context_of_row(owner.as_str(), neighbourhood))
+        .push(" WHERE e.owner_id = ")
+        .bind(Bind::text(owner.as_str()));
+    renew
+        .push(" AND e.id IN (SELECT f.id FROM unnest(")
+        .bind(Bind::texts(&places.threads))
+        .push("::text[], ");
+    renew
+        .bind(Bind::ints(places.created_at.iter().copied()))
+        .push("::bigint[], ")
+        .bind(Bind::ints(places.ids.iter().copied()));
     renew.push("::bigint[]) AS d(thread_id, created_at, id), LATERAL (SELECT a.id FROM context.entries AS a WHERE a.owner_id = ");
-    renew.bind(Bind::text(owner.as_str())).push(" AND a.thread_id = d.thread_id AND (a.created_at, a.id) > (d.created_at, d.id)");
-    renew.push(" ORDER BY a.created_at, a.id LIMIT ").bind(Bind::Int(i64::from(neighbourhood.entries))).push(") AS f)");
+    renew
+        .bind(Bind::text(owner.as_str()))
+        .push(" AND a.thread_id = d.thread_id AND (a.created_at, a.id) > (d.created_at, d.id)");
+    renew
+        .push(" ORDER BY a.created_at, a.id LIMIT ")
+        .bind(Bind::Int(i64::from(neighbourhood.entries)))
+        .push(") AS f)");
     if let Some(except) = except {
         renew.push(" AND NOT (").append(except).push(")");
     }
@@ -96,6 +131,11 @@ pub(crate) async fn renew(
     } else {
         renew.append(context_of_row(owner_id, neighbourhood));
     }
-    renew.push(" WHERE e.owner_id = ").bind(Bind::text(owner_id)).push(" AND e.id = ANY(").bind(Bind::ints(ids)).push(")");
+    renew
+        .push(" WHERE e.owner_id = ")
+        .bind(Bind::text(owner_id))
+        .push(" AND e.id = ANY(")
+        .bind(Bind::ints(ids))
+        .push(")");
     sql::execute(conn, renew).await.map(drop)
 }

@@ -46,7 +46,9 @@ pub enum OpenError {
     #[error("TLS to the database cannot be set up: {0}")]
     Tls(#[from] TlsError),
     /// The server cannot be reached or does not let us in.
-    #[error("the database {shown} cannot be opened: {reason}; check POSTGRESQL_CONNECTION_STRING or the POSTGRESQL_… settings")]
+    #[error(
+        "the database {shown} cannot be opened: {reason}; check POSTGRESQL_CONNECTION_STRING or the POSTGRESQL_… settings"
+    )]
     Connect {
         /// Host, port and database.
         shown: String,
@@ -66,7 +68,9 @@ pub enum OpenError {
         known: usize,
     },
     /// There is a schema `context` that is not ours. It was not touched.
-    #[error("the database {shown} has a schema `context` that was not made by this service and was left untouched; use another database")]
+    #[error(
+        "the database {shown} has a schema `context` that was not made by this service and was left untouched; use another database"
+    )]
     Foreign {
         /// Host, port and database.
         shown: String,
@@ -78,7 +82,9 @@ pub enum OpenError {
         shown: String,
     },
     /// The schema is not this program's, and the database is not to be written.
-    #[error("the database {shown} has an older schema; start `context-service` on it once, which brings it up to date, and stop it again")]
+    #[error(
+        "the database {shown} has an older schema; start `context-service` on it once, which brings it up to date, and stop it again"
+    )]
     Older {
         /// Host, port and database.
         shown: String,
@@ -132,70 +138,140 @@ pub(crate) struct Opened {
 pub(crate) async fn open(config: &Config) -> Result<Opened, OpenError> {
     let mut indexed = Vec::with_capacity(config.indexed_fields.len());
     for field in &config.indexed_fields {
-        indexed.push(MetadataPath::parse(field).ok_or_else(|| OpenError::IndexedField { field: field.clone() })?);
+        indexed.push(
+            MetadataPath::parse(field).ok_or_else(|| OpenError::IndexedField {
+                field: field.clone(),
+            })?,
+        );
     }
     let tls = Tls::new(&config.target)?;
     let shown = config.target.shown();
     let mut conn = connect(&config.target, &tls, config.connect_timeout)
         .await
-        .map_err(|error: ConnectError| OpenError::Connect { shown: shown.clone(), reason: error.to_string() })?;
-    let schema = |source: diesel::result::Error| OpenError::Schema { shown: shown.clone(), source: source.into() };
-    let encoding = text(&mut conn, "SELECT current_setting('server_encoding') AS value").await.map_err(schema)?;
+        .map_err(|error: ConnectError| OpenError::Connect {
+            shown: shown.clone(),
+            reason: error.to_string(),
+        })?;
+    let schema = |source: diesel::result::Error| OpenError::Schema {
+        shown: shown.clone(),
+        source: source.into(),
+    };
+    let encoding = text(
+        &mut conn,
+        "SELECT current_setting('server_encoding') AS value",
+    )
+    .await
+    .map_err(schema)?;
     if encoding != "UTF8" {
         return Err(OpenError::Encoding { shown, encoding });
     }
     warn_of_the_locale(&mut conn).await.map_err(schema)?;
-    let language = language(&mut conn, &config.language).await.map_err(schema)??;
-    conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED").await.map_err(schema)?;
-    sql::execute(&mut conn, Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)])).await.map_err(schema)?;
+    let language = language(&mut conn, &config.language)
+        .await
+        .map_err(schema)??;
+    conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        .await
+        .map_err(schema)?;
+    sql::execute(
+        &mut conn,
+        Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)]),
+    )
+    .await
+    .map_err(schema)?;
     let migrated = match migrate(&mut conn, &shown).await {
         Ok(()) => make_tables(&mut conn).await.map_err(schema),
         Err(error) => Err(error),
     };
-    let end = if migrated.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let end = if migrated.is_ok() {
+        "COMMIT"
+    } else {
+        "ROLLBACK"
+    };
     conn.batch_execute(end).await.map_err(schema)?;
-    let has_vectors = migrated?.inspect_err(|reason| tracing::warn!("Search by meaning is not possible: {reason}")).is_ok();
+    let has_vectors = migrated?
+        .inspect_err(|reason| tracing::warn!("Search by meaning is not possible: {reason}"))
+        .is_ok();
     keep_indexes(&mut conn, &indexed).await.map_err(schema)?;
-    let spread = is_spread(&mut conn, "context.owners").await.map_err(schema)?;
-    Ok(Opened { tls, indexed, language, has_vectors, spread })
+    let spread = is_spread(&mut conn, "context.owners")
+        .await
+        .map_err(schema)?;
+    Ok(Opened {
+        tls,
+        indexed,
+        language,
+        has_vectors,
+        spread,
+    })
 }
 
 /// Whether Citus spreads the rows of this table over servers, which the script in docs/scale.md makes it do.
-pub(crate) async fn is_spread(conn: &mut AsyncPgConnection, table: &'static str) -> diesel::QueryResult<bool> {
+pub(crate) async fn is_spread(
+    conn: &mut AsyncPgConnection,
+    table: &'static str,
+) -> diesel::QueryResult<bool> {
     let there = "SELECT count(*) AS value FROM pg_catalog.pg_extension WHERE extname = 'citus'";
     if count(conn, there).await? == 0 {
         return Ok(false);
     }
     let spread = "SELECT count(*) AS value FROM pg_catalog.pg_dist_partition WHERE logicalrelid = ?::regclass";
-    let rows: Vec<Number> = sql::query(conn, Fragment::prepared(spread, vec![Bind::text(table)])).await?;
+    let rows: Vec<Number> =
+        sql::query(conn, Fragment::prepared(spread, vec![Bind::text(table)])).await?;
     Ok(rows.first().is_some_and(|row| row.value > 0))
 }
 
 async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {
-    let schema = |source: diesel::result::Error| OpenError::Schema { shown: shown.to_owned(), source: source.into() };
-    let tables = count(conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context'").await.map_err(schema)?;
+    let schema = |source: diesel::result::Error| OpenError::Schema {
+        shown: shown.to_owned(),
+        source: source.into(),
+    };
+    let tables = count(
+        conn,
+        "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context'",
+    )
+    .await
+    .map_err(schema)?;
     let ours = count(conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
         .await
         .map_err(schema)?;
     if tables > 0 && ours == 0 {
-        return Err(OpenError::Foreign { shown: shown.to_owned() });
+        return Err(OpenError::Foreign {
+            shown: shown.to_owned(),
+        });
     }
     if ours == 0 {
         // Somebody who may not create schemas may have been given an empty one.
-        let given = count(conn, "SELECT count(*) AS value FROM pg_namespace WHERE nspname = 'context'").await.map_err(schema)?;
+        let given = count(
+            conn,
+            "SELECT count(*) AS value FROM pg_namespace WHERE nspname = 'context'",
+        )
+        .await
+        .map_err(schema)?;
         if given == 0 {
-            conn.batch_execute("CREATE SCHEMA context").await.map_err(schema)?;
+            conn.batch_execute("CREATE SCHEMA context")
+                .await
+                .map_err(schema)?;
         }
-        conn.batch_execute("CREATE TABLE context.schema_version (version bigint NOT NULL PRIMARY KEY)").await.map_err(schema)?;
+        conn.batch_execute(
+            "CREATE TABLE context.schema_version (version bigint NOT NULL PRIMARY KEY)",
+        )
+        .await
+        .map_err(schema)?;
         want_pgvector(conn).await.map_err(schema)?;
     }
     let found = version(conn).await.map_err(schema)?;
     if found > SCHEMA_VERSION {
-        return Err(OpenError::Newer { shown: shown.to_owned(), found, known: SCHEMA_VERSION });
+        return Err(OpenError::Newer {
+            shown: shown.to_owned(),
+            found,
+            known: SCHEMA_VERSION,
+        });
     }
     for (migration, version) in MIGRATIONS.iter().zip(1i64..).skip(found) {
         conn.batch_execute(migration).await.map_err(schema)?;
-        let done = Fragment::prepared("INSERT INTO context.schema_version (version) VALUES (?)", vec![Bind::Int(version)]);
+        let done = Fragment::prepared(
+            "INSERT INTO context.schema_version (version) VALUES (?)",
+            vec![Bind::Int(version)],
+        );
         sql::execute(conn, done).await.map_err(schema)?;
         tracing::info!(version, "Brought the schema of the database up to date");
     }
@@ -204,7 +280,11 @@ async fn migrate(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenEr
 
 /// The version of the database's schema.
 pub(crate) async fn version(conn: &mut AsyncPgConnection) -> diesel::QueryResult<usize> {
-    let found = count(conn, "SELECT coalesce(max(version), 0) AS value FROM context.schema_version").await?;
+    let found = count(
+        conn,
+        "SELECT coalesce(max(version), 0) AS value FROM context.schema_version",
+    )
+    .await?;
     Ok(usize::try_from(found).unwrap_or(usize::MAX))
 }
 
@@ -218,13 +298,22 @@ pub(crate) enum Readable {
 }
 
 /// Connects to a database to read it and nothing more.
-pub(crate) async fn open_to_read(target: &Target, timeout: Duration) -> Result<(Readable, AsyncPgConnection), OpenError> {
+pub(crate) async fn open_to_read(
+    target: &Target,
+    timeout: Duration,
+) -> Result<(Readable, AsyncPgConnection), OpenError> {
     let shown = target.shown();
     let tls = Tls::new(target)?;
     let mut conn = connect(target, &tls, timeout)
         .await
-        .map_err(|error: ConnectError| OpenError::Connect { shown: shown.clone(), reason: error.to_string() })?;
-    let schema = |source: diesel::result::Error| OpenError::Schema { shown: shown.clone(), source: source.into() };
+        .map_err(|error: ConnectError| OpenError::Connect {
+            shown: shown.clone(),
+            reason: error.to_string(),
+        })?;
+    let schema = |source: diesel::result::Error| OpenError::Schema {
+        shown: shown.clone(),
+        source: source.into(),
+    };
     let ours = count(&mut conn, "SELECT count(*) AS value FROM pg_tables WHERE schemaname = 'context' AND tablename = 'schema_version'")
         .await
         .map_err(schema)?;
@@ -233,10 +322,18 @@ pub(crate) async fn open_to_read(target: &Target, timeout: Duration) -> Result<(
     }
     let found = version(&mut conn).await.map_err(schema)?;
     if found > SCHEMA_VERSION {
-        return Err(OpenError::Newer { shown, found, known: SCHEMA_VERSION });
+        return Err(OpenError::Newer {
+            shown,
+            found,
+            known: SCHEMA_VERSION,
+        });
     }
     // A service of ours may have been started beside the tables of something else.
-    if count(&mut conn, "SELECT count(*) AS value FROM context.owners").await.map_err(schema)? == 0 {
+    if count(&mut conn, "SELECT count(*) AS value FROM context.owners")
+        .await
+        .map_err(schema)?
+        == 0
+    {
         return Ok((Readable::Foreign, conn));
     }
     if found < SCHEMA_VERSION {
@@ -247,11 +344,19 @@ pub(crate) async fn open_to_read(target: &Target, timeout: Duration) -> Result<(
 }
 
 /// Refuses a database that a migration has begun to fill and not ended.
-pub(crate) async fn refuse_half_moved(conn: &mut AsyncPgConnection, shown: &str) -> Result<(), OpenError> {
+pub(crate) async fn refuse_half_moved(
+    conn: &mut AsyncPgConnection,
+    shown: &str,
+) -> Result<(), OpenError> {
     match mark(conn).await {
         Ok(None) => Ok(()),
-        Ok(Some(_)) => Err(OpenError::HalfMoved { shown: shown.to_owned() }),
-        Err(error) => Err(OpenError::Schema { shown: shown.to_owned(), source: error.into() }),
+        Ok(Some(_)) => Err(OpenError::HalfMoved {
+            shown: shown.to_owned(),
+        }),
+        Err(error) => Err(OpenError::Schema {
+            shown: shown.to_owned(),
+            source: error.into(),
+        }),
     }
 }
 
@@ -262,14 +367,24 @@ pub(crate) async fn mark(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Op
         #[diesel(sql_type = Text)]
         value: String,
     }
-    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(MARK)]);
-    Ok(sql::query::<Setting>(conn, read).await?.into_iter().next().map(|row| row.value))
+    let read = Fragment::prepared(
+        "SELECT value FROM context.settings WHERE key = ?",
+        vec![Bind::text(MARK)],
+    );
+    Ok(sql::query::<Setting>(conn, read)
+        .await?
+        .into_iter()
+        .next()
+        .map(|row| row.value))
 }
 
 /// Search by meaning needs pgvector; everything else does without.
 async fn want_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     conn.batch_execute("SAVEPOINT extension").await?;
-    match conn.batch_execute("CREATE EXTENSION IF NOT EXISTS vector").await {
+    match conn
+        .batch_execute("CREATE EXTENSION IF NOT EXISTS vector")
+        .await
+    {
         Ok(()) => conn.batch_execute("RELEASE extension").await,
         Err(error) => {
             tracing::debug!(%error, "The extension pgvector cannot be created by this role");
@@ -282,12 +397,17 @@ async fn want_pgvector(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> 
 /// languages that the server alone knows suffer.
 async fn warn_of_the_locale(conn: &mut AsyncPgConnection) -> diesel::QueryResult<()> {
     if text(conn, "SELECT lower('Ä') AS value").await? != "ä" {
-        tracing::warn!("The database's locale knows ASCII letters only; create databases with the locale C.UTF-8 or one of a language");
+        tracing::warn!(
+            "The database's locale knows ASCII letters only; create databases with the locale C.UTF-8 or one of a language"
+        );
     }
     Ok(())
 }
 
-async fn language(conn: &mut AsyncPgConnection, given: &str) -> diesel::QueryResult<Result<Language, OpenError>> {
+async fn language(
+    conn: &mut AsyncPgConnection,
+    given: &str,
+) -> diesel::QueryResult<Result<Language, OpenError>> {
     #[derive(QueryableByName)]
     struct Configuration {
         #[diesel(sql_type = Text)]
@@ -297,19 +417,28 @@ async fn language(conn: &mut AsyncPgConnection, given: &str) -> diesel::QueryRes
         return Ok(Ok(language));
     }
     let all = "SELECT cfgname::text AS name FROM pg_catalog.pg_ts_config WHERE pg_catalog.pg_ts_config_is_visible(oid) ORDER BY cfgname";
-    let known: Vec<String> =
-        sql::query::<Configuration>(conn, Fragment::prepared(all, Vec::new())).await?.into_iter().map(|c| c.name).collect();
+    let known: Vec<String> = sql::query::<Configuration>(conn, Fragment::prepared(all, Vec::new()))
+        .await?
+        .into_iter()
+        .map(|c| c.name)
+        .collect();
     let name = given.trim().to_ascii_lowercase();
     Ok(if known.contains(&name) {
         Ok(Language::of_the_server(name))
     } else {
-        Err(OpenError::Language { language: given.to_owned(), known: known.join(", ") })
+        Err(OpenError::Language {
+            language: given.to_owned(),
+            known: known.join(", "),
+        })
     })
 }
 
 /// Makes the indexes of these metadata fields. Those of other fields stay: while services are replaced one by one they
 /// may have different settings.
-async fn keep_indexes(conn: &mut AsyncPgConnection, indexed: &[MetadataPath]) -> diesel::QueryResult<()> {
+async fn keep_indexes(
+    conn: &mut AsyncPgConnection,
+    indexed: &[MetadataPath],
+) -> diesel::QueryResult<()> {
     #[derive(QueryableByName)]
     struct Index {
         #[diesel(sql_type = Text)]
@@ -318,7 +447,11 @@ async fn keep_indexes(conn: &mut AsyncPgConnection, indexed: &[MetadataPath]) ->
         valid: bool,
     }
     let rows = count(conn, "SELECT coalesce(reltuples, 0)::bigint AS value FROM pg_class WHERE oid = 'context.entries'::regclass").await?;
-    let concurrently = if rows > SMALL_TABLE_ROWS { " CONCURRENTLY" } else { "" };
+    let concurrently = if rows > SMALL_TABLE_ROWS {
+        " CONCURRENTLY"
+    } else {
+        ""
+    };
     let present = "SELECT c.relname::text AS name, i.indisvalid AS valid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid \
                    WHERE i.indrelid = 'context.entries'::regclass";
     let present: Vec<Index> = sql::query(conn, Fragment::prepared(present, Vec::new())).await?;
@@ -334,11 +467,14 @@ async fn keep_indexes(conn: &mut AsyncPgConnection, indexed: &[MetadataPath]) ->
             None => {}
         }
         tracing::info!("Creating the index `{name}`");
-        let statement = format!("CREATE INDEX{concurrently} IF NOT EXISTS {name} ON context.entries {definition}");
+        let statement = format!(
+            "CREATE INDEX{concurrently} IF NOT EXISTS {name} ON context.entries {definition}"
+        );
         if let Err(error) = conn.batch_execute(&statement).await {
             // Two services that make the same index at once: one of them is told so.
             let made = "SELECT count(*) AS value FROM pg_indexes WHERE schemaname = 'context' AND indexname = ?";
-            let made: Vec<Number> = sql::query(conn, Fragment::prepared(made, vec![Bind::text(name)])).await?;
+            let made: Vec<Number> =
+                sql::query(conn, Fragment::prepared(made, vec![Bind::text(name)])).await?;
             if made.first().is_none_or(|made| made.value == 0) {
                 return Err(error);
             }
@@ -355,7 +491,9 @@ struct Number {
 
 async fn count(conn: &mut AsyncPgConnection, sql: &'static str) -> diesel::QueryResult<i64> {
     let rows: Vec<Number> = sql::query(conn, Fragment::prepared(sql, Vec::new())).await?;
-    rows.first().map(|row| row.value).ok_or(diesel::result::Error::NotFound)
+    rows.first()
+        .map(|row| row.value)
+        .ok_or(diesel::result::Error::NotFound)
 }
 
 async fn text(conn: &mut AsyncPgConnection, sql: &'static str) -> diesel::QueryResult<String> {
@@ -365,5 +503,8 @@ async fn text(conn: &mut AsyncPgConnection, sql: &'static str) -> diesel::QueryR
         value: String,
     }
     let rows: Vec<Word> = sql::query(conn, Fragment::prepared(sql, Vec::new())).await?;
-    rows.into_iter().next().map(|row| row.value).ok_or(diesel::result::Error::NotFound)
+    rows.into_iter()
+        .next()
+        .map(|row| row.value)
+        .ok_or(diesel::result::Error::NotFound)
 }

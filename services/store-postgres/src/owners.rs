@@ -25,7 +25,12 @@ pub(crate) struct Ids(Mutex<HashMap<String, Range<i64>>>);
 
 impl Ids {
     /// So many new ids of an owner, ascending. Outside of any transaction: what is leased stays leased.
-    pub async fn take(&self, conn: &mut AsyncPgConnection, owner: &OwnerId, count: usize) -> Result<Vec<i64>, Failure> {
+    pub async fn take(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+        count: usize,
+    ) -> Result<Vec<i64>, Failure> {
         let wanted = i64::try_from(count).unwrap_or(i64::MAX);
         if let Some(ids) = self.take_leased(owner, wanted) {
             return Ok(ids.collect());
@@ -42,9 +47,14 @@ impl Ids {
 
     /// Takes back ids that were not used. Where others took some in the meantime they stay unused.
     pub fn give_back(&self, owner: &OwnerId, unused: &[i64]) {
-        let (Some(&first), Some(&last)) = (unused.first(), unused.last()) else { return };
+        let (Some(&first), Some(&last)) = (unused.first(), unused.last()) else {
+            return;
+        };
         let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(block) = blocks.get_mut(owner.as_str()).filter(|block| block.start == last + 1) {
+        if let Some(block) = blocks
+            .get_mut(owner.as_str())
+            .filter(|block| block.start == last + 1)
+        {
             block.start = first;
         }
     }
@@ -61,7 +71,11 @@ impl Ids {
     }
 }
 
-async fn lease(conn: &mut AsyncPgConnection, owner: &OwnerId, count: i64) -> Result<Range<i64>, Failure> {
+async fn lease(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    count: i64,
+) -> Result<Range<i64>, Failure> {
     #[derive(QueryableByName)]
     struct Next {
         #[diesel(sql_type = BigInt)]
@@ -69,11 +83,17 @@ async fn lease(conn: &mut AsyncPgConnection, owner: &OwnerId, count: i64) -> Res
     }
     let statement = "INSERT INTO context.owner_ids AS o (owner_id, next_id) VALUES (?, 1 + ?) \
                      ON CONFLICT (owner_id) DO UPDATE SET next_id = o.next_id + ? RETURNING next_id";
-    let binds = vec![Bind::text(owner.as_str()), Bind::Int(count), Bind::Int(count)];
+    let binds = vec![
+        Bind::text(owner.as_str()),
+        Bind::Int(count),
+        Bind::Int(count),
+    ];
     let rows: Vec<Next> = sql::query(conn, Fragment::prepared(statement, binds)).await?;
     let end = rows.first().map_or(0, |row| row.next_id);
     if end <= count || end > MAX_ID {
-        return Err(Failure::Rejected(StoreError::Internal("the owner has no ids left".into())));
+        return Err(Failure::Rejected(StoreError::Internal(
+            "the owner has no ids left".into(),
+        )));
     }
     Ok(end - count..end)
 }

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use context_store::{OwnerId, Sharer, Shares, StoreError};
-use deadpool::managed::{Manager, Metrics, Object, Pool as Connections, PoolError, RecycleError, RecycleResult};
+use deadpool::managed::{
+    Manager, Metrics, Object, Pool as Connections, PoolError, RecycleError, RecycleResult,
+};
 use tokio::sync::oneshot;
 
 use crate::breaker::Breaker;
@@ -39,8 +41,16 @@ impl Manager for Connector {
 
     /// Asking the server each time whether it is there would double the round trips of a read. A connection that it
     /// ended is known; one that has died unnoticed fails at its first use, and the operation tries again.
-    async fn recycle(&self, conn: &mut AsyncPgConnection, _: &Metrics) -> RecycleResult<ConnectError> {
-        if conn.is_closed() { Err(RecycleError::message("the connection was closed")) } else { Ok(()) }
+    async fn recycle(
+        &self,
+        conn: &mut AsyncPgConnection,
+        _: &Metrics,
+    ) -> RecycleResult<ConnectError> {
+        if conn.is_closed() {
+            Err(RecycleError::message("the connection was closed"))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -64,8 +74,13 @@ impl Pool {
             slow: Arc::default(),
         };
         Ok(Self {
-            connections: Connections::builder(connector).max_size(config.pool_size.max(1)).build()?,
-            places: Places(Arc::new(Mutex::new(Shares::new(config.pool_size, config.queue)))),
+            connections: Connections::builder(connector)
+                .max_size(config.pool_size.max(1))
+                .build()?,
+            places: Places(Arc::new(Mutex::new(Shares::new(
+                config.pool_size,
+                config.queue,
+            )))),
             tls: tls.clone(),
             breaker: Breaker::new(config.breaker_failures, config.breaker_recovery),
             queue: config.queue,
@@ -87,12 +102,18 @@ impl Pool {
         let connecting = async {
             let place = self.places.take(owner.cloned()).await?;
             match self.connections.get().await {
-                Ok(conn) => Ok(Lease { conn: Some(conn), place: Some(place), tls: self.tls.clone() }),
+                Ok(conn) => Ok(Lease {
+                    conn: Some(conn),
+                    place: Some(place),
+                    tls: self.tls.clone(),
+                }),
                 Err(PoolError::Closed) => Err(Failure::Rejected(StoreError::Closed)),
                 Err(error) => Err(Failure::Unreachable(error.into())),
             }
         };
-        tokio::time::timeout(self.timeout, connecting).await.unwrap_or(Err(Failure::Rejected(StoreError::Overloaded)))
+        tokio::time::timeout(self.timeout, connecting)
+            .await
+            .unwrap_or(Err(Failure::Rejected(StoreError::Overloaded)))
     }
 
     /// Takes note of how an operation went.
@@ -137,16 +158,22 @@ impl Places {
                 return Ok(Place(Some((self.clone(), sharer))));
             }
             let (grant, granted) = oneshot::channel();
-            shares.push(sharer, grant, |grant| !grant.is_closed()).map_err(|_| Failure::Rejected(StoreError::Overloaded))?;
+            shares
+                .push(sharer, grant, |grant| !grant.is_closed())
+                .map_err(|_| Failure::Rejected(StoreError::Overloaded))?;
             granted
         };
-        granted.await.map_err(|_| Failure::Rejected(StoreError::Closed))
+        granted
+            .await
+            .map_err(|_| Failure::Rejected(StoreError::Closed))
     }
 
     fn give_back(&self, sharer: &Sharer) {
         self.lock().give_back(sharer);
         loop {
-            let Some((next, grant)) = self.lock().grant_next() else { return };
+            let Some((next, grant)) = self.lock().grant_next() else {
+                return;
+            };
             if let Err(mut refused) = grant.send(Place(Some((self.clone(), next)))) {
                 // Its caller has gone. Dropping the place would come back here, as deep as there are such callers.
                 if let Some((_, sharer)) = refused.0.take() {
@@ -203,7 +230,9 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let Some(conn) = self.conn.take().map(Object::take) else { return };
+        let Some(conn) = self.conn.take().map(Object::take) else {
+            return;
+        };
         let (token, tls, place) = (conn.cancel_token(), self.tls.clone(), self.place.take());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
@@ -233,18 +262,34 @@ mod tests {
     async fn a_place_goes_to_the_owner_that_has_less_and_never_to_a_caller_that_has_gone() {
         let places = places(1);
         let first = places.take(owner("a")).await.unwrap();
-        let mut more_of_a: Vec<_> = (0..10_000).map(|_| Box::pin(places.take(owner("gone")))).collect();
-        let full = more_of_a.iter_mut().filter_map(|waiting| waiting.now_or_never()).collect::<Vec<_>>();
-        assert!(full.len() == 9_900 && full.iter().all(Result::is_err), "the queue is bounded");
+        let mut more_of_a: Vec<_> = (0..10_000)
+            .map(|_| Box::pin(places.take(owner("gone"))))
+            .collect();
+        let full = more_of_a
+            .iter_mut()
+            .filter_map(|waiting| waiting.now_or_never())
+            .collect::<Vec<_>>();
+        assert!(
+            full.len() == 9_900 && full.iter().all(Result::is_err),
+            "the queue is bounded"
+        );
         drop(more_of_a);
-        let (mut second_of_a, mut of_b) = (Box::pin(places.take(owner("a"))), Box::pin(places.take(owner("b"))));
-        assert!(second_of_a.as_mut().now_or_never().is_none() && of_b.as_mut().now_or_never().is_none());
+        let (mut second_of_a, mut of_b) = (
+            Box::pin(places.take(owner("a"))),
+            Box::pin(places.take(owner("b"))),
+        );
+        assert!(
+            second_of_a.as_mut().now_or_never().is_none() && of_b.as_mut().now_or_never().is_none()
+        );
         drop(first);
         let second_of_a = second_of_a.await.unwrap();
         assert!(of_b.as_mut().now_or_never().is_none());
         drop(second_of_a);
         drop(of_b.await.unwrap());
-        assert!(places.take(owner("c")).now_or_never().unwrap().is_ok(), "nothing is lost");
+        assert!(
+            places.take(owner("c")).now_or_never().unwrap().is_ok(),
+            "nothing is lost"
+        );
     }
 
     #[tokio::test]

@@ -34,10 +34,17 @@ pub(crate) trait Reading: Sync {
 }
 
 /// Begins a transaction that reads one state of the database, together with its first statement.
-pub(crate) async fn begin(conn: &mut AsyncPgConnection, statement_timeout: Duration) -> Result<(), Failure> {
+pub(crate) async fn begin(
+    conn: &mut AsyncPgConnection,
+    statement_timeout: Duration,
+) -> Result<(), Failure> {
     let mut begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned();
     if !conn.has_session() {
-        let _ = write!(begin, "; SET LOCAL statement_timeout = {}; SET LOCAL jit = off", statement_timeout.as_millis());
+        let _ = write!(
+            begin,
+            "; SET LOCAL statement_timeout = {}; SET LOCAL jit = off",
+            statement_timeout.as_millis()
+        );
     }
     conn.send_batch(begin).await;
     Ok(())
@@ -45,7 +52,11 @@ pub(crate) async fn begin(conn: &mut AsyncPgConnection, statement_timeout: Durat
 
 /// As [`begin`], where it is needed: for `several` statements that must see the same state, or to give one statement the
 /// settings that no session keeps for it. Whether there is a transaction to end now.
-pub(crate) async fn begin_for(conn: &mut AsyncPgConnection, several: bool, statement_timeout: Duration) -> Result<bool, Failure> {
+pub(crate) async fn begin_for(
+    conn: &mut AsyncPgConnection,
+    several: bool,
+    statement_timeout: Duration,
+) -> Result<bool, Failure> {
     let needed = several || !conn.has_session();
     if needed {
         begin(conn, statement_timeout).await?;
@@ -60,14 +71,21 @@ pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> 
 }
 
 /// The owner's revision; `None` when it never wrote.
-pub(crate) async fn revision(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<i64>, Failure> {
+pub(crate) async fn revision(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+) -> Result<Option<i64>, Failure> {
     #[derive(QueryableByName)]
     struct Revision {
         #[diesel(sql_type = BigInt)]
         revision: i64,
     }
     let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
-    let rows: Vec<Revision> = sql::query(conn, Fragment::prepared(read, vec![Bind::text(owner.as_str())])).await?;
+    let rows: Vec<Revision> = sql::query(
+        conn,
+        Fragment::prepared(read, vec![Bind::text(owner.as_str())]),
+    )
+    .await?;
     Ok(rows.first().map(|row| row.revision))
 }
 
@@ -78,7 +96,11 @@ pub(crate) async fn is_standby(conn: &mut AsyncPgConnection) -> Result<bool, Fai
         #[diesel(sql_type = Bool)]
         standby: bool,
     }
-    let rows: Vec<Recovery> = sql::query(conn, Fragment::prepared("SELECT pg_is_in_recovery() AS standby", Vec::new())).await?;
+    let rows: Vec<Recovery> = sql::query(
+        conn,
+        Fragment::prepared("SELECT pg_is_in_recovery() AS standby", Vec::new()),
+    )
+    .await?;
     Ok(rows.first().is_some_and(|row| row.standby))
 }
 
@@ -90,7 +112,11 @@ impl Reading for RevisionAlone {
 
     fn empty(&self) {}
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, ())>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, ())>, Failure> {
         Ok(revision(conn, owner).await?.map(|revision| (revision, ())))
     }
 }

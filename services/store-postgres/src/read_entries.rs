@@ -48,10 +48,18 @@ impl Reading for Get {
     type Outcome = SearchPage;
 
     fn empty(&self) -> SearchPage {
-        SearchPage { entries: Vec::new(), revision: 0, plan: Vec::new() }
+        SearchPage {
+            entries: Vec::new(),
+            revision: 0,
+            plan: Vec::new(),
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, SearchPage)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, SearchPage)>, Failure> {
         // One statement sees one state of the database. Only images need another one.
         let mut loaded = entries::load(conn, self.statement(owner), &self.selection).await?;
         if self.selection.images {
@@ -84,7 +92,10 @@ impl Get {
             };
         }
         let owner = Bind::text(owner.as_str());
-        let chars = self.selection.text_chars.map(|chars| Bind::Int(i64::from(chars)));
+        let chars = self
+            .selection
+            .text_chars
+            .map(|chars| Bind::Int(i64::from(chars)));
         let ids = || Bind::ints(self.ids.iter().copied());
         if let Some(revision) = self.as_of {
             let get = get!(
@@ -93,14 +104,30 @@ impl Get {
                 " AND NOT EXISTS (SELECT 1 FROM context.changes AS c WHERE c.owner_id = e.owner_id AND c.revision > ? \
                  AND c.entity = 'context' AND c.entity_id = e.id::text)"
             );
-            return Fragment::prepared(get, vec![chars.unwrap_or(Bind::Int(i32::MAX.into())), ids(), Bind::Int(revision), owner]);
+            return Fragment::prepared(
+                get,
+                vec![
+                    chars.unwrap_or(Bind::Int(i32::MAX.into())),
+                    ids(),
+                    Bind::Int(revision),
+                    owner,
+                ],
+            );
         }
         // For one id the server keeps a plan; for a list whose length it does not know it makes one each time.
         match (chars, self.ids.as_slice()) {
-            (None, [id]) => Fragment::prepared(get!("e.text", "?", ""), vec![Bind::Int(*id), owner]),
-            (Some(chars), [id]) => Fragment::prepared(get!("left(e.text, ?::int) AS text", "?", ""), vec![chars, Bind::Int(*id), owner]),
+            (None, [id]) => {
+                Fragment::prepared(get!("e.text", "?", ""), vec![Bind::Int(*id), owner])
+            }
+            (Some(chars), [id]) => Fragment::prepared(
+                get!("left(e.text, ?::int) AS text", "?", ""),
+                vec![chars, Bind::Int(*id), owner],
+            ),
             (None, _) => Fragment::prepared(get!("e.text", "ANY(?)", ""), vec![ids(), owner]),
-            (Some(chars), _) => Fragment::prepared(get!("left(e.text, ?::int) AS text", "ANY(?)", ""), vec![chars, ids(), owner]),
+            (Some(chars), _) => Fragment::prepared(
+                get!("left(e.text, ?::int) AS text", "ANY(?)", ""),
+                vec![chars, ids(), owner],
+            ),
         }
     }
 }
@@ -113,13 +140,30 @@ impl Reading for Search {
     }
 
     fn empty(&self) -> SearchPage {
-        SearchPage { entries: Vec::new(), revision: 0, plan: Vec::new() }
+        SearchPage {
+            entries: Vec::new(),
+            revision: 0,
+            plan: Vec::new(),
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, SearchPage)>, Failure> {
-        let begun = begin_for(conn, self.selection.explain || self.selection.images, self.statement_timeout).await?;
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, SearchPage)>, Failure> {
+        let begun = begin_for(
+            conn,
+            self.selection.explain || self.selection.images,
+            self.statement_timeout,
+        )
+        .await?;
         let statement = self.statement(owner);
-        let plan = if self.selection.explain { sql::explain(conn, &statement).await? } else { Vec::new() };
+        let plan = if self.selection.explain {
+            sql::explain(conn, &statement).await?
+        } else {
+            Vec::new()
+        };
         let mut loaded = entries::load(conn, statement, &self.selection).await?;
         if self.selection.images {
             entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
@@ -133,12 +177,17 @@ impl Reading for Search {
 
 impl Search {
     pub(crate) fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
-        let mut statement = Fragment::search("SELECT NULL::bigint AS matches, NULL::float8 AS score, ");
+        let mut statement =
+            Fragment::search("SELECT NULL::bigint AS matches, NULL::float8 AS score, ");
         statement.append(entries::page_columns(&self.selection));
         statement.push(" FROM context.owners AS o LEFT JOIN (SELECT entries.* FROM context.entries AS entries WHERE ");
         statement.append(filter::compile(&self.filter, owner.as_str(), &self.indexed));
-        statement.push(" ORDER BY entries.created_at DESC, entries.id DESC").append(limits(self.page));
-        statement.push(") AS e ON e.owner_id = o.owner_id WHERE o.owner_id = ").bind(Bind::text(owner.as_str()));
+        statement
+            .push(" ORDER BY entries.created_at DESC, entries.id DESC")
+            .append(limits(self.page));
+        statement
+            .push(") AS e ON e.owner_id = o.owner_id WHERE o.owner_id = ")
+            .bind(Bind::text(owner.as_str()));
         statement.push(" ORDER BY e.created_at DESC, e.id DESC");
         statement
     }
@@ -149,7 +198,9 @@ impl Search {
 fn limits(page: Page) -> Fragment<'static> {
     let mut limits = Fragment::new(format!(" LIMIT {}", page.limit));
     if page.offset > 0 {
-        limits.push(" OFFSET ").bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+        limits
+            .push(" OFFSET ")
+            .bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
     }
     limits
 }
@@ -157,7 +208,14 @@ fn limits(page: Page) -> Fragment<'static> {
 fn page_of(loaded: Loaded, plan: Vec<String>) -> Option<(i64, SearchPage)> {
     let revision = loaded.revision?;
     let entries = loaded.entries.into_iter().map(|(entry, _)| entry).collect();
-    Some((revision, SearchPage { entries, revision, plan }))
+    Some((
+        revision,
+        SearchPage {
+            entries,
+            revision,
+            plan,
+        },
+    ))
 }
 
 impl Reading for Ranked {
@@ -168,12 +226,27 @@ impl Reading for Ranked {
     }
 
     fn empty(&self) -> FtsPage {
-        FtsPage { entries: Vec::new(), used_fallback: false, capped_at: None, revision: 0, plan: Vec::new() }
+        FtsPage {
+            entries: Vec::new(),
+            used_fallback: false,
+            capped_at: None,
+            revision: 0,
+            plan: Vec::new(),
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, FtsPage)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, FtsPage)>, Failure> {
         // What is asked instead, where nothing matched, is a page of its own.
-        let begun = begin_for(conn, self.selection.explain || self.selection.images, self.statement_timeout).await?;
+        let begun = begin_for(
+            conn,
+            self.selection.explain || self.selection.images,
+            self.statement_timeout,
+        )
+        .await?;
         let mut query = &self.search.query.query;
         let mut loaded = entries::load(conn, self.statement(owner, query), &self.selection).await?;
         let mut used_fallback = false;
@@ -182,30 +255,60 @@ impl Reading for Ranked {
             used_fallback = true;
             loaded = entries::load(conn, self.statement(owner, query), &self.selection).await?;
         }
-        let plan = if self.selection.explain { sql::explain(conn, &self.statement(owner, query)).await? } else { Vec::new() };
+        let plan = if self.selection.explain {
+            sql::explain(conn, &self.statement(owner, query)).await?
+        } else {
+            Vec::new()
+        };
         if self.selection.images {
             entries::load_images(conn, owner, &mut loaded, &self.selection).await?;
         }
         if begun {
             commit(conn).await?;
         }
-        let Some(revision) = loaded.revision else { return Ok(None) };
-        let capped_at = (loaded.matches > i64::from(self.search.ranking_cap)).then_some(self.search.ranking_cap);
-        let entries = loaded.entries.into_iter().map(|(entry, score)| ScoredEntry { entry, score }).collect();
-        Ok(Some((revision, FtsPage { entries, used_fallback, capped_at, revision, plan })))
+        let Some(revision) = loaded.revision else {
+            return Ok(None);
+        };
+        let capped_at = (loaded.matches > i64::from(self.search.ranking_cap))
+            .then_some(self.search.ranking_cap);
+        let entries = loaded
+            .entries
+            .into_iter()
+            .map(|(entry, score)| ScoredEntry { entry, score })
+            .collect();
+        Ok(Some((
+            revision,
+            FtsPage {
+                entries,
+                used_fallback,
+                capped_at,
+                revision,
+                plan,
+            },
+        )))
     }
 }
 
 impl Ranked {
     fn statement<'v>(&'v self, owner: &'v OwnerId, query: &context_text::Query) -> Fragment<'v> {
-        let mut statement = ranked(&self.search, query, &self.filter, owner.as_str(), self.page, &self.indexed, &self.language);
+        let mut statement = ranked(
+            &self.search,
+            query,
+            &self.filter,
+            owner.as_str(),
+            self.page,
+            &self.indexed,
+            &self.language,
+        );
         statement.push(" SELECT (SELECT count(*) FROM matched) AS matches, p.score, ");
         statement.append(entries::page_columns(&self.selection));
         statement.push(
             " FROM context.owners AS o LEFT JOIN page AS p ON p.owner_id = o.owner_id \
              LEFT JOIN context.entries AS e ON e.owner_id = p.owner_id AND e.id = p.id WHERE o.owner_id = ",
         );
-        statement.bind(Bind::text(owner.as_str())).push(" ORDER BY p.score DESC, e.id DESC");
+        statement
+            .bind(Bind::text(owner.as_str()))
+            .push(" ORDER BY p.score DESC, e.id DESC");
         statement
     }
 }
@@ -232,14 +335,34 @@ pub(crate) fn ranked<'v>(
     statement.append(filter::compile(filter, owner, indexed));
     statement.push(" AND ").append(filter::of_owner(owner));
     let with_context = search.context_weight > 0.0;
-    statement.push(if with_context { " AND (entries.words @@ " } else { " AND entries.words @@ " }).append(words.clone());
+    statement
+        .push(if with_context {
+            " AND (entries.words @@ "
+        } else {
+            " AND entries.words @@ "
+        })
+        .append(words.clone());
     if with_context {
-        statement.push(" OR entries.context @@ ").append(words.clone()).push(")");
+        statement
+            .push(" OR entries.context @@ ")
+            .append(words.clone())
+            .push(")");
     }
-    statement.push(" ORDER BY entries.created_at DESC, entries.id DESC").push(&format!(" LIMIT {}", cap + 1));
-    statement.push(&format!("), newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}), "));
-    statement.append(bm25(search.context_weight, fts::terms(query, language), owner));
-    statement.push("page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC").append(limits(page)).push(")");
+    statement
+        .push(" ORDER BY entries.created_at DESC, entries.id DESC")
+        .push(&format!(" LIMIT {}", cap + 1));
+    statement.push(&format!(
+        "), newest AS (SELECT * FROM matched ORDER BY created_at DESC, id DESC LIMIT {cap}), "
+    ));
+    statement.append(bm25(
+        search.context_weight,
+        fts::terms(query, language),
+        owner,
+    ));
+    statement
+        .push("page AS (SELECT owner_id, id, score FROM ranked ORDER BY score DESC, id DESC")
+        .append(limits(page))
+        .push(")");
     statement
 }
 
@@ -256,7 +379,9 @@ fn bm25<'v>(context_weight: f64, terms: Fragment<'static>, owner: &'v str) -> Fr
         // Neighbours' words make most of a thread match, and the defaults of hybrid search were found with this.
         ranked.push("count(*)::float8 AS entries");
     } else {
-        ranked.push("greatest(count(*), (SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ");
+        ranked.push(
+            "greatest(count(*), (SELECT o.entry_count FROM context.owners AS o WHERE o.owner_id = ",
+        );
         ranked.bind(Bind::text(owner)).push("))::float8 AS entries");
     }
     ranked.push(
@@ -264,9 +389,13 @@ fn bm25<'v>(context_weight: f64, terms: Fragment<'static>, owner: &'v str) -> Fr
          1.645 * ts_rank('{1, 1, 1, 1}', m.words, t.term)",
     );
     if with_context {
-        ranked.push(&format!(" + {context_weight:.6} * (m.context @@ t.term)::int"));
+        ranked.push(&format!(
+            " + {context_weight:.6} * (m.context @@ t.term)::int"
+        ));
     }
-    ranked.push(" AS frequency FROM newest AS m CROSS JOIN unnest(").append(terms);
+    ranked
+        .push(" AS frequency FROM newest AS m CROSS JOIN unnest(")
+        .append(terms);
     ranked.push(") WITH ORDINALITY AS t(term, place) WHERE m.words @@ t.term");
     if with_context {
         ranked.push(" OR m.context @@ t.term");

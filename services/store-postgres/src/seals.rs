@@ -78,16 +78,33 @@ struct Row {
 impl Row {
     /// `None` when it has checksums that say that it is damaged.
     fn seal(&self, table: &Table) -> Option<Vec<u8>> {
-        let Self { id, number, title, version, metadata, text: LossyText(text), data, seal } = self;
+        let Self {
+            id,
+            number,
+            title,
+            version,
+            metadata,
+            text: LossyText(text),
+            data,
+            seal,
+        } = self;
         let json = metadata.as_deref().unwrap_or_default();
         match table.name {
             "entries" => {
                 let id = id.parse().ok()?;
-                let stored = StoredContent { id, version: *version, seal: seal.as_deref(), text, metadata: json };
+                let stored = StoredContent {
+                    id,
+                    version: *version,
+                    seal: seal.as_deref(),
+                    text,
+                    metadata: json,
+                };
                 let unsealed = seal::check_entry(&stored, true) == Checked::Unsealed;
                 unsealed.then(|| EntrySeal::of(*version, text, json).to_bytes(id).to_vec())
             }
-            "images" => Some(seal::image(id.parse().ok()?, *number, title, metadata.as_deref(), data).to_vec()),
+            "images" => Some(
+                seal::image(id.parse().ok()?, *number, title, metadata.as_deref(), data).to_vec(),
+            ),
             _ => Some(seal::artifact_version(id, *version, title, json, text).to_vec()),
         }
     }
@@ -125,13 +142,26 @@ impl At {
 
     fn parse(place: &Place) -> Option<Self> {
         let mut parts = place.as_str().splitn(4, ' ');
-        let (table, id, number, owner) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
-        Some(Self { table, owner: owner.to_owned(), after: (id != "-").then(|| (id.to_owned(), number)) })
+        let (table, id, number, owner) = (
+            parts.next()?.parse().ok()?,
+            parts.next()?,
+            parts.next()?.parse().ok()?,
+            parts.next()?,
+        );
+        Some(Self {
+            table,
+            owner: owner.to_owned(),
+            after: (id != "-").then(|| (id.to_owned(), number)),
+        })
     }
 }
 
 /// Rows of an owner after a key.
-fn of_owner<'v>(table: &Table, owner: &'v str, after: Option<&'v (String, i64)>) -> Result<Fragment<'v>, Failure> {
+fn of_owner<'v>(
+    table: &Table,
+    owner: &'v str,
+    after: Option<&'v (String, i64)>,
+) -> Result<Fragment<'v>, Failure> {
     let mut rows = Fragment::new(format!(" FROM context.{} WHERE owner_id = ", table.name));
     rows.bind(Bind::text(owner));
     if let Some((id, number)) = after {
@@ -139,7 +169,9 @@ fn of_owner<'v>(table: &Table, owner: &'v str, after: Option<&'v (String, i64)>)
         if table.name == "artifact_versions" {
             rows.bind(Bind::text(id.as_str()));
         } else {
-            rows.bind(Bind::Int(id.parse().map_err(|_| StoreError::Internal("a place of sealing cannot be read".into()))?));
+            rows.bind(Bind::Int(id.parse().map_err(|_| {
+                StoreError::Internal("a place of sealing cannot be read".into())
+            })?));
         }
         if table.name != "entries" {
             rows.push(", ").bind(Bind::Int(*number));
@@ -149,15 +181,28 @@ fn of_owner<'v>(table: &Table, owner: &'v str, after: Option<&'v (String, i64)>)
     Ok(rows)
 }
 
-async fn step(conn: &mut AsyncPgConnection, table: &Table, at: &At) -> Result<(u64, Option<(String, i64)>), Failure> {
+async fn step(
+    conn: &mut AsyncPgConnection,
+    table: &Table,
+    at: &At,
+) -> Result<(u64, Option<(String, i64)>), Failure> {
     let (id, number, order) = table.key;
     let owner = at.owner.as_str();
     // The end of the step, so that a table whose rows are sealed is not read to its end at once.
     let mut last = Fragment::new(format!("SELECT {id} AS id, {number} AS number"));
-    last.append(of_owner(table, owner, at.after.as_ref())?).push(&format!(" ORDER BY {order} LIMIT 1 OFFSET {}", STEP_ROWS - 1));
+    last.append(of_owner(table, owner, at.after.as_ref())?)
+        .push(&format!(
+            " ORDER BY {order} LIMIT 1 OFFSET {}",
+            STEP_ROWS - 1
+        ));
     let last: Option<Key> = sql::query(conn, last).await?.pop();
-    let mut select = Fragment::new(format!("SELECT {id} AS id, {number} AS number, {}, seal", table.content));
-    select.append(of_owner(table, owner, at.after.as_ref())?).push(&format!(" AND {}", table.unsealed));
+    let mut select = Fragment::new(format!(
+        "SELECT {id} AS id, {number} AS number, {}, seal",
+        table.content
+    ));
+    select
+        .append(of_owner(table, owner, at.after.as_ref())?)
+        .push(&format!(" AND {}", table.unsealed));
     let end = last.map(|Key { id, number }| (id, number));
     if let Some((id, number)) = &end {
         select.push(&format!(" AND ({order}) <= ("));
@@ -171,11 +216,23 @@ async fn step(conn: &mut AsyncPgConnection, table: &Table, at: &At) -> Result<(u
         }
         select.push(")");
     }
-    select.push(&format!(" ORDER BY {order} LIMIT {} FOR UPDATE SKIP LOCKED", table.at_once));
+    select.push(&format!(
+        " ORDER BY {order} LIMIT {} FOR UPDATE SKIP LOCKED",
+        table.at_once
+    ));
     let rows: Vec<Row> = sql::query(conn, select).await?;
-    let seals: Vec<(&Row, Vec<u8>)> = rows.iter().filter_map(|row| Some((row, row.seal(table)?))).collect();
+    let seals: Vec<(&Row, Vec<u8>)> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.seal(table)?)))
+        .collect();
     let given = || Bind::ByteStrings(seals.iter().map(|(_, seal)| &seal[..]).collect());
-    let ids = || Bind::ints(seals.iter().map(|(row, _)| row.id.parse().unwrap_or(i64::MIN)));
+    let ids = || {
+        Bind::ints(
+            seals
+                .iter()
+                .map(|(row, _)| row.id.parse().unwrap_or(i64::MIN)),
+        )
+    };
     let numbers = || Bind::ints(seals.iter().map(|(row, _)| row.number));
     let update = match table.name {
         "entries" => Fragment::prepared(
@@ -190,19 +247,38 @@ async fn step(conn: &mut AsyncPgConnection, table: &Table, at: &At) -> Result<(u
         _ => Fragment::prepared(
             "UPDATE context.artifact_versions AS t SET seal = n.seal FROM unnest(?, ?, ?) AS n(id, version, seal) \
              WHERE t.owner_id = ? AND t.artifact_id = n.id AND t.version = n.version",
-            vec![Bind::Texts(seals.iter().map(|(row, _)| row.id.as_str().into()).collect()), numbers(), given(), Bind::text(owner)],
+            vec![
+                Bind::Texts(
+                    seals
+                        .iter()
+                        .map(|(row, _)| row.id.as_str().into())
+                        .collect(),
+                ),
+                numbers(),
+                given(),
+                Bind::text(owner),
+            ],
         ),
     };
-    let sealed = if seals.is_empty() { 0 } else { sql::execute(conn, update).await? };
+    let sealed = if seals.is_empty() {
+        0
+    } else {
+        sql::execute(conn, update).await?
+    };
     let full = i64::try_from(rows.len()) == Ok(table.at_once);
-    let after = rows.last().filter(|_| full).map(|row| (row.id.clone(), row.number)).or(end);
+    let after = rows
+        .last()
+        .filter(|_| full)
+        .map(|row| (row.id.clone(), row.number))
+        .or(end);
     Ok((sealed as u64, after))
 }
 
 /// The owner after this one.
 async fn owner_after(conn: &mut AsyncPgConnection, owner: &str) -> Result<Option<String>, Failure> {
     let next = "SELECT owner_id FROM context.owners WHERE owner_id > ? ORDER BY owner_id LIMIT 1";
-    let found: Vec<Owner> = sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner)])).await?;
+    let found: Vec<Owner> =
+        sql::query(conn, Fragment::prepared(next, vec![Bind::text(owner)])).await?;
     Ok(found.into_iter().next().map(|owner| owner.owner_id))
 }
 
@@ -213,23 +289,52 @@ impl SealStore for PostgresStore {
         let mut lease = self.inner.pool.get(None).await?;
         let at = match after.and_then(At::parse) {
             Some(at) => Some(at),
-            None => owner_after(lease.conn(), "").await?.map(|owner| At { table: 0, owner, after: None }),
+            None => owner_after(lease.conn(), "").await?.map(|owner| At {
+                table: 0,
+                owner,
+                after: None,
+            }),
         };
         let Some(at) = at else {
             lease.give_back();
-            return Ok(SealedPage { sealed: 0, next: None });
+            return Ok(SealedPage {
+                sealed: 0,
+                next: None,
+            });
         };
         let table = &TABLES[at.table.min(TABLES.len() - 1)];
-        lease.conn().batch_execute("BEGIN").await.map_err(Failure::Database)?;
+        lease
+            .conn()
+            .batch_execute("BEGIN")
+            .await
+            .map_err(Failure::Database)?;
         let (sealed, after) = step(lease.conn(), table, &at).await?;
-        lease.conn().batch_execute("COMMIT").await.map_err(Failure::Database)?;
+        lease
+            .conn()
+            .batch_execute("COMMIT")
+            .await
+            .map_err(Failure::Database)?;
         let next = match after {
-            Some(after) => Some(At { after: Some(after), ..at }),
-            None if at.table + 1 < TABLES.len() => Some(At { table: at.table + 1, after: None, ..at }),
-            None => owner_after(lease.conn(), &at.owner).await?.map(|owner| At { table: 0, owner, after: None }),
+            Some(after) => Some(At {
+                after: Some(after),
+                ..at
+            }),
+            None if at.table + 1 < TABLES.len() => Some(At {
+                table: at.table + 1,
+                after: None,
+                ..at
+            }),
+            None => owner_after(lease.conn(), &at.owner).await?.map(|owner| At {
+                table: 0,
+                owner,
+                after: None,
+            }),
         };
         lease.give_back();
-        Ok(SealedPage { sealed, next: next.map(|at| at.to_place()) })
+        Ok(SealedPage {
+            sealed,
+            next: next.map(|at| at.to_place()),
+        })
     }
 }
 
@@ -240,7 +345,11 @@ mod tests {
     #[test]
     fn a_place_reads_back_whatever_the_owner_is_called() {
         for after in [None, Some(("17".to_owned(), 3))] {
-            let at = At { table: 1, owner: "an owner - 4 2".to_owned(), after };
+            let at = At {
+                table: 1,
+                owner: "an owner - 4 2".to_owned(),
+                after,
+            };
             assert_eq!(At::parse(&at.to_place()), Some(at));
         }
     }

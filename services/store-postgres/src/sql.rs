@@ -56,7 +56,12 @@ impl<'v> Bind<'v> {
 
     /// Any number of texts as one value.
     pub fn texts<T: AsRef<str>>(texts: &'v [T]) -> Self {
-        Self::Texts(texts.iter().map(|text| Cow::Borrowed(text.as_ref())).collect())
+        Self::Texts(
+            texts
+                .iter()
+                .map(|text| Cow::Borrowed(text.as_ref()))
+                .collect(),
+        )
     }
 
     pub fn ints(ints: impl IntoIterator<Item = i64>) -> Self {
@@ -78,18 +83,29 @@ pub(crate) struct Fragment<'v> {
 impl<'v> Fragment<'v> {
     /// SQL put together at run time. It is planned anew each time, with its values in view.
     pub fn new(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self { sql: sql.into(), binds: Vec::new(), keep: Keep::Never }
+        Self {
+            sql: sql.into(),
+            binds: Vec::new(),
+            keep: Keep::Never,
+        }
     }
 
     /// A search put together at run time. It stays prepared while it is asked often, and quick.
     pub fn search(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self { keep: Keep::WhileUsed, ..Self::new(sql) }
+        Self {
+            keep: Keep::WhileUsed,
+            ..Self::new(sql)
+        }
     }
 
     /// A statement of fixed text, which stays prepared.
     pub fn prepared(sql: &'static str, binds: Vec<Bind<'v>>) -> Self {
         debug_assert_eq!(sql.matches('?').count(), binds.len(), "{sql}");
-        Self { sql: Cow::Borrowed(sql), binds, keep: Keep::Always }
+        Self {
+            sql: Cow::Borrowed(sql),
+            binds,
+            keep: Keep::Always,
+        }
     }
 
     /// The text.
@@ -101,7 +117,10 @@ impl<'v> Fragment<'v> {
     fn encode(&self, conn: &AsyncPgConnection) -> QueryResult<Encoded> {
         match (&self.sql, self.keep) {
             (Cow::Borrowed(written), Keep::Always) => conn.encode_written(written, self),
-            _ => Ok(Encoded { keep: self.keep, ..conn.encode(self)? }),
+            _ => Ok(Encoded {
+                keep: self.keep,
+                ..conn.encode(self)?
+            }),
         }
     }
 
@@ -147,11 +166,17 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::Bool(value) => out.push_bind_param::<Bool, _>(value)?,
                 Bind::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes)?,
                 Bind::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts)?,
-                Bind::OptionalTexts(texts) => out.push_bind_param::<Array<Nullable<Text>>, _>(texts)?,
+                Bind::OptionalTexts(texts) => {
+                    out.push_bind_param::<Array<Nullable<Text>>, _>(texts)?
+                }
                 Bind::Ints(ints) => out.push_bind_param::<Array<BigInt>, _>(ints)?,
-                Bind::OptionalInts(ints) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(ints)?,
+                Bind::OptionalInts(ints) => {
+                    out.push_bind_param::<Array<Nullable<BigInt>>, _>(ints)?
+                }
                 Bind::ByteStrings(strings) => out.push_bind_param::<Array<Binary>, _>(strings)?,
-                Bind::OptionalByteStrings(strings) => out.push_bind_param::<Array<Nullable<Binary>>, _>(strings)?,
+                Bind::OptionalByteStrings(strings) => {
+                    out.push_bind_param::<Array<Nullable<Binary>>, _>(strings)?
+                }
                 Bind::Vector(vector) => out.push_bind_param::<Vector, _>(vector)?,
                 Bind::Vectors(vectors) => out.push_bind_param::<Array<Vector>, _>(vectors)?,
             }
@@ -173,14 +198,21 @@ impl Query for Fragment<'_> {
 
 /// Extensions have no fixed numbers for their types.
 async fn learn_types(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<()> {
-    if fragment.binds.iter().any(|bind| matches!(bind, Bind::Vector(_) | Bind::Vectors(_))) {
+    if fragment
+        .binds
+        .iter()
+        .any(|bind| matches!(bind, Bind::Vector(_) | Bind::Vectors(_)))
+    {
         conn.learn("vector").await?;
     }
     Ok(())
 }
 
 /// The rows of a query.
-pub(crate) async fn query<Row>(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<Vec<Row>>
+pub(crate) async fn query<Row>(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+) -> QueryResult<Vec<Row>>
 where
     Row: QueryableByName<Pg> + Send + 'static,
 {
@@ -228,10 +260,18 @@ async fn read<Row, E>(
 ) -> Result<(), E> {
     learn_types(conn, &fragment).await.map_err(&failed)?;
     let statement = fragment.encode(conn).map_err(&failed)?;
-    let search = (fragment.keep == Keep::WhileUsed).then(|| (statement.sql.clone(), Instant::now()));
+    let search =
+        (fragment.keep == Keep::WhileUsed).then(|| (statement.sql.clone(), Instant::now()));
     let mut rows = pin!(conn.rows(statement).await.map_err(&failed)?);
-    while let Some(row) = rows.try_next().await.map_err(|error| failed(connection::failed(error)))? {
-        keep(build(&PgRow(row)).map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?)?;
+    while let Some(row) = rows
+        .try_next()
+        .await
+        .map_err(|error| failed(connection::failed(error)))?
+    {
+        keep(
+            build(&PgRow(row))
+                .map_err(|error| failed(diesel::result::Error::DeserializationError(error)))?,
+        )?;
     }
     if let Some((sql, started)) = search {
         conn.slow_forms().took(&sql, started.elapsed());
@@ -240,7 +280,10 @@ async fn read<Row, E>(
 }
 
 /// Runs a statement and gives the number of rows it changed.
-pub(crate) async fn execute(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<usize> {
+pub(crate) async fn execute(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+) -> QueryResult<usize> {
     learn_types(conn, &fragment).await?;
     let statement = fragment.encode(conn)?;
     conn.execute(statement).await
@@ -254,21 +297,36 @@ pub(crate) async fn send(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -
 }
 
 /// The rows of the last query of a transaction, which `end` then ends.
-pub(crate) async fn query_and_end<Row>(conn: &mut AsyncPgConnection, fragment: Fragment<'_>, end: &str) -> Result<Vec<Row>, Unfinished>
+pub(crate) async fn query_and_end<Row>(
+    conn: &mut AsyncPgConnection,
+    fragment: Fragment<'_>,
+    end: &str,
+) -> Result<Vec<Row>, Unfinished>
 where
     Row: QueryableByName<Pg>,
 {
     let statement = fragment.encode(conn).map_err(Unfinished::Refused)?;
     let rows = conn.rows_and_end(statement, end).await?;
-    let read = |row: &PgRow| Row::build(row).map_err(|error| Unfinished::Unknown(diesel::result::Error::DeserializationError(error)));
+    let read = |row: &PgRow| {
+        Row::build(row).map_err(|error| {
+            Unfinished::Unknown(diesel::result::Error::DeserializationError(error))
+        })
+    };
     rows.iter().map(read).collect()
 }
 
 /// The plan PostgreSQL makes for this query, a line each, for callers: without its estimates, which come from the rows of
 /// every owner.
-pub(crate) async fn explain(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<Vec<String>> {
+pub(crate) async fn explain(
+    conn: &mut AsyncPgConnection,
+    fragment: &Fragment<'_>,
+) -> QueryResult<Vec<String>> {
     let plan = planned("EXPLAIN (COSTS OFF) ", fragment.clone());
-    Ok(query::<Line>(conn, plan).await?.into_iter().map(|row| row.line).collect())
+    Ok(query::<Line>(conn, plan)
+        .await?
+        .into_iter()
+        .map(|row| row.line)
+        .collect())
 }
 
 /// The rows of a query, and how many PostgreSQL expects of `other`, in one round trip.
@@ -280,10 +338,16 @@ pub(crate) async fn query_and_expected_rows<Row>(
 where
     Row: QueryableByName<Pg>,
 {
-    let (fragment, plan) = (fragment.encode(conn)?, planned("EXPLAIN ", other).encode(conn)?);
+    let (fragment, plan) = (
+        fragment.encode(conn)?,
+        planned("EXPLAIN ", other).encode(conn)?,
+    );
     let (rows, plan) = conn.rows_of_both(fragment, plan).await?;
     let lines: Vec<Line> = built(&plan[..])?;
-    let expected = lines.as_slice().first().and_then(|Line { line }| line.split("rows=").nth(1)?.split(' ').next()?.parse().ok());
+    let expected = lines
+        .as_slice()
+        .first()
+        .and_then(|Line { line }| line.split("rows=").nth(1)?.split(' ').next()?.parse().ok());
     Ok((built(&rows[..])?, expected.unwrap_or(0.0)))
 }
 

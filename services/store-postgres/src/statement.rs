@@ -64,9 +64,20 @@ pub(crate) struct Encoded {
 
 impl Encoded {
     /// A statement that is kept, with the values of a diesel query.
-    pub fn of_prepared(prepared: Statement, query: &(impl QueryFragment<Pg> + ?Sized), known: &Types) -> QueryResult<Self> {
+    pub fn of_prepared(
+        prepared: Statement,
+        query: &(impl QueryFragment<Pg> + ?Sized),
+        known: &Types,
+    ) -> QueryResult<Self> {
         let values = binds(query, known)?.binds.into_iter().map(Value).collect();
-        Ok(Self { sql: String::new(), values, types: Vec::new(), keep: Keep::Always, written: None, prepared: Some(prepared) })
+        Ok(Self {
+            sql: String::new(),
+            values,
+            types: Vec::new(),
+            keep: Keep::Always,
+            written: None,
+            prepared: Some(prepared),
+        })
     }
 
     /// The statement of a diesel query. `known` are the numbers of types that are not PostgreSQL's own; the server finds
@@ -77,13 +88,21 @@ impl Encoded {
         let binds = binds(query, known)?;
         let mut types = Vec::with_capacity(binds.metadata.len());
         for metadata in &binds.metadata {
-            types.push(type_of(metadata.oid().map_err(|error| DieselError::SerializationError(error.into()))?));
+            types.push(type_of(
+                metadata
+                    .oid()
+                    .map_err(|error| DieselError::SerializationError(error.into()))?,
+            ));
         }
         Ok(Self {
             sql: sql.finish(),
             values: binds.binds.into_iter().map(Value).collect(),
             types,
-            keep: if query.is_safe_to_cache_prepared(&Pg)? { Keep::Always } else { Keep::Never },
+            keep: if query.is_safe_to_cache_prepared(&Pg)? {
+                Keep::Always
+            } else {
+                Keep::Never
+            },
             written: None,
             prepared: None,
         })
@@ -91,23 +110,34 @@ impl Encoded {
 
     /// How much there is to send, about.
     pub fn bytes(&self) -> usize {
-        self.values.iter().map(|Value(value)| value.as_ref().map_or(0, Vec::len)).sum()
+        self.values
+            .iter()
+            .map(|Value(value)| value.as_ref().map_or(0, Vec::len))
+            .sum()
     }
 
     /// Each value with its type.
     pub fn parameters(&self) -> Vec<(&(dyn ToSql + Sync), Type)> {
-        self.values.iter().zip(&self.types).map(|(value, given)| (value as &(dyn ToSql + Sync), given.clone())).collect()
+        self.values
+            .iter()
+            .zip(&self.types)
+            .map(|(value, given)| (value as &(dyn ToSql + Sync), given.clone()))
+            .collect()
     }
 }
 
-fn binds(query: &(impl QueryFragment<Pg> + ?Sized), known: &Types) -> QueryResult<RawBytesBindCollector<Pg>> {
+fn binds(
+    query: &(impl QueryFragment<Pg> + ?Sized),
+    known: &Types,
+) -> QueryResult<RawBytesBindCollector<Pg>> {
     let mut binds = RawBytesBindCollector::<Pg>::new();
     query.collect_binds(&mut binds, &mut Known(Arc::clone(known)), &Pg)?;
     Ok(binds)
 }
 
 fn type_of(oid: u32) -> Type {
-    Type::from_oid(oid).unwrap_or_else(|| Type::new("unknown".to_owned(), oid, Kind::Simple, String::new()))
+    Type::from_oid(oid)
+        .unwrap_or_else(|| Type::new("unknown".to_owned(), oid, Kind::Simple, String::new()))
 }
 
 /// The numbers of types by name: of themselves and of their arrays.
@@ -171,7 +201,11 @@ impl<'a> Row<'a, Pg> for PgRow {
         Some(PgField {
             name: column.name(),
             oid: NonZeroU32::new(column.type_().oid())?,
-            bytes: self.0.try_get::<_, Option<Bytes<'b>>>(index).ok()?.map(|Bytes(bytes)| bytes),
+            bytes: self
+                .0
+                .try_get::<_, Option<Bytes<'b>>>(index)
+                .ok()?
+                .map(|Bytes(bytes)| bytes),
         })
     }
 
@@ -188,7 +222,10 @@ impl RowIndex<usize> for PgRow {
 
 impl<'n> RowIndex<&'n str> for PgRow {
     fn idx(&self, name: &'n str) -> Option<usize> {
-        self.0.columns().iter().position(|column| column.name() == name)
+        self.0
+            .columns()
+            .iter()
+            .position(|column| column.name() == name)
     }
 }
 
@@ -224,7 +261,8 @@ impl<'a> FromSql<'a> for Bytes<'a> {
 
 impl AsyncConnectionCore for AsyncPgConnection {
     type ExecuteFuture<'conn, 'query> = BoxFuture<'conn, QueryResult<usize>>;
-    type LoadFuture<'conn, 'query> = BoxFuture<'conn, QueryResult<BoxStream<'static, QueryResult<PgRow>>>>;
+    type LoadFuture<'conn, 'query> =
+        BoxFuture<'conn, QueryResult<BoxStream<'static, QueryResult<PgRow>>>>;
     type Stream<'conn, 'query> = BoxStream<'static, QueryResult<PgRow>>;
     type Row<'conn, 'query> = PgRow;
     type Backend = Pg;
@@ -242,7 +280,10 @@ impl AsyncConnectionCore for AsyncPgConnection {
         .boxed()
     }
 
-    fn execute_returning_count<'conn, 'query, T>(&'conn mut self, source: T) -> Self::ExecuteFuture<'conn, 'query>
+    fn execute_returning_count<'conn, 'query, T>(
+        &'conn mut self,
+        source: T,
+    ) -> Self::ExecuteFuture<'conn, 'query>
     where
         T: QueryFragment<Pg> + QueryId + 'query,
     {

@@ -52,7 +52,11 @@ impl Reading for Statistics {
         })
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, StoreStatistics)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, StoreStatistics)>, Failure> {
         // Tags are counted by going from one to the next in their index. A count kept up to date would make all writers
         // of a common tag wait for each other.
         const SQL: &str = "WITH RECURSIVE tags AS ((SELECT tag FROM context.entry_tags WHERE owner_id = ? ORDER BY tag LIMIT 1) UNION ALL \
@@ -62,8 +66,14 @@ impl Reading for Statistics {
                            (SELECT count(tag) FROM tags) AS tag_count, pg_database_size(current_database()) AS database_bytes \
                            FROM context.owners WHERE owner_id = ?";
         let owner = || Bind::text(owner.as_str());
-        let rows: Vec<Counts> = sql::query(conn, Fragment::prepared(SQL, vec![owner(), owner(), owner()])).await?;
-        Ok(rows.first().map(|counts| (counts.revision, self.of(counts))))
+        let rows: Vec<Counts> = sql::query(
+            conn,
+            Fragment::prepared(SQL, vec![owner(), owner(), owner()]),
+        )
+        .await?;
+        Ok(rows
+            .first()
+            .map(|counts| (counts.revision, self.of(counts))))
     }
 }
 
@@ -77,7 +87,11 @@ impl Reading for CountUsage {
         Usage::default()
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Usage)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Usage)>, Failure> {
         #[derive(QueryableByName)]
         struct Row {
             #[diesel(sql_type = BigInt)]
@@ -104,7 +118,11 @@ impl Reading for CountUsage {
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
         let number = |n: i64| u64::try_from(n).unwrap_or(0);
         Ok(rows.first().map(|row| {
-            let usage = Usage { entries: number(row.entries), artifacts: number(row.artifacts), bytes: number(row.bytes) };
+            let usage = Usage {
+                entries: number(row.entries),
+                artifacts: number(row.artifacts),
+                bytes: number(row.bytes),
+            };
             (row.revision, usage)
         }))
     }
@@ -118,7 +136,10 @@ pub(crate) struct StatisticsWithin {
 
 impl StatisticsWithin {
     fn counted(&self, counts: &Counts) -> StoreStatistics {
-        Statistics { connections: self.connections.clone() }.of(counts)
+        Statistics {
+            connections: self.connections.clone(),
+        }
+        .of(counts)
     }
 }
 
@@ -126,15 +147,25 @@ impl Reading for StatisticsWithin {
     type Outcome = StoreStatistics;
 
     fn empty(&self) -> StoreStatistics {
-        Statistics { connections: self.connections.clone() }.empty()
+        Statistics {
+            connections: self.connections.clone(),
+        }
+        .empty()
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, StoreStatistics)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, StoreStatistics)>, Failure> {
         let mut select = Fragment::new(
             "WITH reached AS (SELECT id, source, image_count, tags, octet_length(text) + octet_length(metadata::text) AS bytes \
              FROM context.entries WHERE owner_id = ",
         );
-        select.bind(Bind::text(owner.as_str())).push(" AND ").append(within("thread_id", &self.threads));
+        select
+            .bind(Bind::text(owner.as_str()))
+            .push(" AND ")
+            .append(within("thread_id", &self.threads));
         select.push(
             ") SELECT o.revision, counts.* FROM context.owners AS o CROSS JOIN \
              (SELECT count(*) AS entry_count, count(*) FILTER (WHERE source = 'user') AS user_count, \
@@ -150,17 +181,34 @@ impl Reading for StatisticsWithin {
         );
         select.bind(Bind::text(owner.as_str()));
         let rows: Vec<Counts> = sql::query(conn, select).await?;
-        Ok(rows.first().map(|counts| (counts.revision, self.counted(counts))))
+        Ok(rows
+            .first()
+            .map(|counts| (counts.revision, self.counted(counts))))
     }
 }
 
 impl Statistics {
     fn of(&self, counts: &Counts) -> StoreStatistics {
-        let Counts { revision, entry_count, user_count, agent_count, multimodal_count, image_count, tag_count, database_bytes } = counts;
+        let Counts {
+            revision,
+            entry_count,
+            user_count,
+            agent_count,
+            multimodal_count,
+            image_count,
+            tag_count,
+            database_bytes,
+        } = counts;
         StoreStatistics {
             total_entries: *entry_count,
-            by_source: SourceCounts { user: *user_count, agent: *agent_count },
-            by_content_type: ContentTypeCounts { text: entry_count - multimodal_count, multimodal: *multimodal_count },
+            by_source: SourceCounts {
+                user: *user_count,
+                agent: *agent_count,
+            },
+            by_content_type: ContentTypeCounts {
+                text: entry_count - multimodal_count,
+                multimodal: *multimodal_count,
+            },
             total_images: *image_count,
             unique_tags: *tag_count,
             // Every entry is indexed in the transaction that stores it.

@@ -4,11 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use context_model::{ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp};
+use context_model::{
+    ConnectionMetrics, EntryUpdate, Error, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
+};
 use context_store::{
-    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, Idempotency, KeyStore, Neighbourhood, OwnerId, Page, Read, Result, RowSelection,
-    SealStore, SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore,
-    WriteOptions, Written, call,
+    ArtifactStore, DeleteCriteria, FtsPage, FtsSearch, Idempotency, KeyStore, Neighbourhood,
+    OwnerId, Page, Read, Result, RowSelection, SealStore, SearchPage, Soundness, Store, StoreError,
+    StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage, VectorStore, WriteOptions,
+    Written, call,
 };
 use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::{Semaphore, watch};
@@ -71,7 +74,9 @@ pub(crate) struct Inner {
 
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PostgresStore").field("database", &self.inner.shown).finish_non_exhaustive()
+        f.debug_struct("PostgresStore")
+            .field("database", &self.inner.shown)
+            .finish_non_exhaustive()
     }
 }
 
@@ -83,7 +88,10 @@ impl PostgresStore {
     pub async fn open(config: Config) -> std::result::Result<Self, OpenError> {
         let opened = open::open(&config).await?;
         let shown = config.target.shown();
-        let schema = |source: context_store::BoxError| OpenError::Schema { shown: shown.clone(), source };
+        let schema = |source: context_store::BoxError| OpenError::Schema {
+            shown: shown.clone(),
+            source,
+        };
         let pool = Pool::new(&config, &opened.tls).map_err(schema)?;
         let inner = Inner {
             pool,
@@ -101,14 +109,27 @@ impl PostgresStore {
             running: watch::Sender::new(0),
             shown: shown.clone(),
         };
-        let mut lease = inner.pool.get(None).await.map_err(|failure| schema(StoreError::from(failure).into()))?;
+        let mut lease = inner
+            .pool
+            .get(None)
+            .await
+            .map_err(|failure| schema(StoreError::from(failure).into()))?;
         open::refuse_half_moved(lease.conn(), &shown).await?;
-        fts::rebuild(lease.conn(), &inner.language, inner.neighbourhood).await.map_err(|error| schema(error.into()))?;
+        fts::rebuild(lease.conn(), &inner.language, inner.neighbourhood)
+            .await
+            .map_err(|error| schema(error.into()))?;
         lease.give_back();
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
-    pub(crate) async fn write<W: Writing>(&self, owner: &OwnerId, options: WriteOptions, work: W) -> Result<Written<W::Outcome>> {
+    pub(crate) async fn write<W: Writing>(
+        &self,
+        owner: &OwnerId,
+        options: WriteOptions,
+        work: W,
+    ) -> Result<Written<W::Outcome>> {
         self.inner.soundness.check()?;
         // Whoever gives up waiting for a connection has written nothing. From then on the write runs to its end, whether
         // or not somebody still waits for it.
@@ -128,30 +149,49 @@ impl PostgresStore {
     }
 
     /// Reads at or after the revision that `read` asks for. On a standby it may wait for it.
-    pub(crate) async fn read<R: Reading>(&self, owner: &OwnerId, read: Read, work: R) -> Result<R::Outcome> {
+    pub(crate) async fn read<R: Reading>(
+        &self,
+        owner: &OwnerId,
+        read: Read,
+        work: R,
+    ) -> Result<R::Outcome> {
         let described = |failure: Failure| match (failure.is_too_slow(), work.filter()) {
-            (true, Some((filter, indexed))) => {
-                StoreError::TooSlow { unindexed: None }.with_filter(filter, |condition| filter::is_served(condition, indexed))
-            }
+            (true, Some((filter, indexed))) => StoreError::TooSlow { unindexed: None }
+                .with_filter(filter, |condition| filter::is_served(condition, indexed)),
             (true, None) => StoreError::TooSlow { unindexed: None },
             (false, _) => failure.into(),
         };
-        if let Seen::Reached(outcome) = self.inner.read(owner, read.min_revision, &work).await.map_err(described)? {
+        if let Seen::Reached(outcome) = self
+            .inner
+            .read(owner, read.min_revision, &work)
+            .await
+            .map_err(described)?
+        {
             return Ok(outcome);
         }
         self.inner.wait_for(owner, read).await?;
-        match self.inner.read(owner, read.min_revision, &work).await.map_err(described)? {
+        match self
+            .inner
+            .read(owner, read.min_revision, &work)
+            .await
+            .map_err(described)?
+        {
             Seen::Reached(outcome) => Ok(outcome),
             Seen::Behind(revision) => Err(behind(read, revision)),
         }
     }
 
     /// Runs what takes time linear in texts where it blocks nobody.
-    async fn prepare<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    async fn prepare<T: Send + 'static>(
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         if bytes <= SMALL_TEXT_BYTES {
             return Ok(work());
         }
-        tokio::task::spawn_blocking(work).await.map_err(|error| StoreError::Internal(error.into()))
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| StoreError::Internal(error.into()))
     }
 
     /// How long one statement may take.
@@ -208,9 +248,13 @@ impl Inner {
             self.pool.observe(&lease);
             let mut lease = lease?;
             let limit = self.statement_timeout + Duration::from_secs(1);
-            let limit = call::deadline().map_or(limit, |deadline| limit.min(deadline.saturating_duration_since(Instant::now())));
+            let limit = call::deadline().map_or(limit, |deadline| {
+                limit.min(deadline.saturating_duration_since(Instant::now()))
+            });
             let reading = Self::look(lease.conn(), owner, min_revision, work);
-            let read = tokio::time::timeout(limit, reading).await.unwrap_or(Err(Failure::TooSlow));
+            let read = tokio::time::timeout(limit, reading)
+                .await
+                .unwrap_or(Err(Failure::TooSlow));
             self.pool.observe(&read);
             match read {
                 Ok(read) => {
@@ -239,25 +283,38 @@ impl Inner {
         min_revision: Option<i64>,
         work: &R,
     ) -> std::result::Result<Seen<R::Outcome>, Failure> {
-        let (revision, outcome) = work.read(conn, owner).await?.unwrap_or_else(|| (0, work.empty()));
+        let (revision, outcome) = work
+            .read(conn, owner)
+            .await?
+            .unwrap_or_else(|| (0, work.empty()));
         match min_revision {
-            Some(wanted) if revision < wanted && is_standby(conn).await? => Ok(Seen::Behind(revision)),
-            Some(wanted) if revision < wanted => Err(Failure::Rejected(StoreError::beyond_revision(wanted, revision))),
+            Some(wanted) if revision < wanted && is_standby(conn).await? => {
+                Ok(Seen::Behind(revision))
+            }
+            Some(wanted) if revision < wanted => Err(Failure::Rejected(
+                StoreError::beyond_revision(wanted, revision),
+            )),
             _ => Ok(Seen::Reached(outcome)),
         }
     }
 
     /// Waits until this standby has the revision, without the turn of the call that reads.
     async fn wait_for(&self, owner: &OwnerId, read: Read) -> Result<()> {
-        let _waiting = self.waiting.try_acquire().map_err(|_| StoreError::Overloaded)?;
+        let _waiting = self
+            .waiting
+            .try_acquire()
+            .map_err(|_| StoreError::Overloaded)?;
         let until = Instant::now() + read.wait;
         let waiting = async {
             let mut pause = FIRST_LOOK;
             loop {
-                tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now()))).await;
+                tokio::time::sleep(pause.min(until.saturating_duration_since(Instant::now())))
+                    .await;
                 match self.read(owner, read.min_revision, &RevisionAlone).await? {
                     Seen::Reached(()) => return Ok(()),
-                    Seen::Behind(revision) if Instant::now() >= until => return Err(behind(read, revision)),
+                    Seen::Behind(revision) if Instant::now() >= until => {
+                        return Err(behind(read, revision));
+                    }
                     Seen::Behind(_) => pause = (pause * 2).min(LAST_LOOK),
                 }
             }
@@ -298,7 +355,8 @@ impl Inner {
                 _ => lease.discard(),
             }
             // With a key a second attempt finds out what became of the first.
-            let settled_by_key = matches!(failure, Failure::CommitUnknown(_)) && options.idempotency.is_some();
+            let settled_by_key =
+                matches!(failure, Failure::CommitUnknown(_)) && options.idempotency.is_some();
             if attempt >= self.retries || !(failure.is_retryable() || settled_by_key) {
                 return Err(failure);
             }
@@ -327,13 +385,19 @@ impl Inner {
         let limit = self.statement_timeout * STATEMENTS_OF_A_WRITE;
         let taken = match work.new_ids() {
             0 => Vec::new(),
-            count => tokio::time::timeout(limit, self.ids.take(conn, owner, count)).await.unwrap_or(Err(Failure::TooSlow))?,
+            count => tokio::time::timeout(limit, self.ids.take(conn, owner, count))
+                .await
+                .unwrap_or(Err(Failure::TooSlow))?,
         };
         let mut ids = taken.clone().into_iter();
         let running = async {
             let mut begin = "BEGIN ISOLATION LEVEL READ COMMITTED".to_owned();
             if !conn.has_session() {
-                let _ = write!(begin, "; SET LOCAL statement_timeout = {}", self.statement_timeout.as_millis());
+                let _ = write!(
+                    begin,
+                    "; SET LOCAL statement_timeout = {}",
+                    self.statement_timeout.as_millis()
+                );
             }
             conn.send_batch(begin).await;
             if let Some(key) = &options.idempotency
@@ -342,15 +406,24 @@ impl Inner {
                 conn.batch_execute("ROLLBACK").await?;
                 return Ok(first);
             }
-            let mut transaction = Transaction::new(conn, owner, options, &mut ids, self.vectors.are_there(), self.spread);
+            let mut transaction = Transaction::new(
+                conn,
+                owner,
+                options,
+                &mut ids,
+                self.vectors.are_there(),
+                self.spread,
+            );
             let outcome = work.run(&mut transaction).await?;
             transaction.commit(outcome, options, &committing).await
         };
         let result = match tokio::time::timeout(limit, running).await {
             Ok(result) => result,
-            Err(_) if committing.load(Ordering::Relaxed) => {
-                Err(Failure::CommitUnknown(diesel::result::Error::QueryBuilderError("the commit was not answered in time".into())))
-            }
+            Err(_) if committing.load(Ordering::Relaxed) => Err(Failure::CommitUnknown(
+                diesel::result::Error::QueryBuilderError(
+                    "the commit was not answered in time".into(),
+                ),
+            )),
             Err(_) => Err(Failure::TooSlow),
         };
         match &result {
@@ -364,7 +437,8 @@ impl Inner {
 
 /// 5 ms, 20 ms, 80 ms, …, at most a second, and up to as much again, so that those who collided do not meet again.
 fn backoff(attempt: u32) -> Duration {
-    let base = Duration::from_millis(5 * 4_u64.saturating_pow(attempt.saturating_sub(1).min(4))).min(Duration::from_secs(1));
+    let base = Duration::from_millis(5 * 4_u64.saturating_pow(attempt.saturating_sub(1).min(4)))
+        .min(Duration::from_secs(1));
     base + base.mul_f64(chance())
 }
 
@@ -386,7 +460,9 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.running.send_modify(|running| *running = running.saturating_sub(1));
+        self.0
+            .running
+            .send_modify(|running| *running = running.saturating_sub(1));
     }
 }
 
@@ -408,7 +484,13 @@ impl Store for PostgresStore {
         let (lease, found) = (lease?, found?);
         lease.give_back();
         // A newer one is fine: steps are made so that the version before still works.
-        if found >= SCHEMA_VERSION { Ok(()) } else { Err(StoreError::Unavailable("another program changed the schema".into())) }
+        if found >= SCHEMA_VERSION {
+            Ok(())
+        } else {
+            Err(StoreError::Unavailable(
+                "another program changed the schema".into(),
+            ))
+        }
     }
 
     async fn store_contexts(
@@ -419,8 +501,12 @@ impl Store for PostgresStore {
         options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
         let bytes = entries.iter().map(|entry| entry.text.len()).sum();
-        let (language, neighbourhood) = (Arc::clone(&self.inner.language), self.inner.neighbourhood);
-        let work = Self::prepare(bytes, move || StoreEntries::new(entries, atomic, &language, neighbourhood)).await?;
+        let (language, neighbourhood) =
+            (Arc::clone(&self.inner.language), self.inner.neighbourhood);
+        let work = Self::prepare(bytes, move || {
+            StoreEntries::new(entries, atomic, &language, neighbourhood)
+        })
+        .await?;
         self.write(owner, options, work).await
     }
 
@@ -431,18 +517,55 @@ impl Store for PostgresStore {
         atomic: bool,
         options: WriteOptions,
     ) -> Result<Written<StoredBatch>> {
-        let bytes = updates.iter().filter_map(|update| update.text.as_ref()).map(String::len).sum();
-        let (language, neighbourhood) = (Arc::clone(&self.inner.language), self.inner.neighbourhood);
-        let work = Self::prepare(bytes, move || UpdateEntries::new(updates, atomic, &language, neighbourhood)).await?;
+        let bytes = updates
+            .iter()
+            .filter_map(|update| update.text.as_ref())
+            .map(String::len)
+            .sum();
+        let (language, neighbourhood) =
+            (Arc::clone(&self.inner.language), self.inner.neighbourhood);
+        let work = Self::prepare(bytes, move || {
+            UpdateEntries::new(updates, atomic, &language, neighbourhood)
+        })
+        .await?;
         self.write(owner, options, work).await
     }
 
-    async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>> {
-        self.write(owner, options, DeleteEntries { criteria, neighbourhood: self.inner.neighbourhood }).await
+    async fn delete_contexts(
+        &self,
+        owner: &OwnerId,
+        criteria: DeleteCriteria,
+        options: WriteOptions,
+    ) -> Result<Written<u64>> {
+        self.write(
+            owner,
+            options,
+            DeleteEntries {
+                criteria,
+                neighbourhood: self.inner.neighbourhood,
+            },
+        )
+        .await
     }
 
-    async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {
-        self.read(owner, read, Get { ids, selection, as_of: read.as_of, statement_timeout: self.inner.statement_timeout }).await
+    async fn get_contexts(
+        &self,
+        owner: &OwnerId,
+        ids: Vec<i64>,
+        selection: RowSelection,
+        read: Read,
+    ) -> Result<SearchPage> {
+        self.read(
+            owner,
+            read,
+            Get {
+                ids,
+                selection,
+                as_of: read.as_of,
+                statement_timeout: self.inner.statement_timeout,
+            },
+        )
+        .await
     }
 
     async fn search_contexts(
@@ -453,8 +576,22 @@ impl Store for PostgresStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<SearchPage> {
-        let (indexed, statement_timeout) = (Arc::clone(&self.inner.indexed), self.inner.statement_timeout);
-        self.read(owner, read, Search { filter, page, selection, indexed, statement_timeout }).await
+        let (indexed, statement_timeout) = (
+            Arc::clone(&self.inner.indexed),
+            self.inner.statement_timeout,
+        );
+        self.read(
+            owner,
+            read,
+            Search {
+                filter,
+                page,
+                selection,
+                indexed,
+                statement_timeout,
+            },
+        )
+        .await
     }
 
     async fn fts_search(
@@ -466,29 +603,92 @@ impl Store for PostgresStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<FtsPage> {
-        let (indexed, language) = (Arc::clone(&self.inner.indexed), Arc::clone(&self.inner.language));
+        let (indexed, language) = (
+            Arc::clone(&self.inner.indexed),
+            Arc::clone(&self.inner.language),
+        );
         let statement_timeout = self.inner.statement_timeout;
-        self.read(owner, read, Ranked { search, filter, page, selection, indexed, language, statement_timeout }).await
+        self.read(
+            owner,
+            read,
+            Ranked {
+                search,
+                filter,
+                page,
+                selection,
+                indexed,
+                language,
+                statement_timeout,
+            },
+        )
+        .await
     }
 
     async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage> {
         self.read(owner, read, List { within: None, page }).await
     }
 
-    async fn list_threads_within(&self, owner: &OwnerId, threads: ThreadSet, page: Page, read: Read) -> Result<ThreadsPage> {
-        self.read(owner, read, List { within: Some(threads), page }).await
+    async fn list_threads_within(
+        &self,
+        owner: &OwnerId,
+        threads: ThreadSet,
+        page: Page,
+        read: Read,
+    ) -> Result<ThreadsPage> {
+        self.read(
+            owner,
+            read,
+            List {
+                within: Some(threads),
+                page,
+            },
+        )
+        .await
     }
 
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
-        self.read(owner, read, Statistics { connections: self.connections() }).await
+        self.read(
+            owner,
+            read,
+            Statistics {
+                connections: self.connections(),
+            },
+        )
+        .await
     }
 
-    async fn statistics_within(&self, owner: &OwnerId, threads: ThreadSet, read: Read) -> Result<StoreStatistics> {
-        self.read(owner, read, StatisticsWithin { threads, connections: self.connections() }).await
+    async fn statistics_within(
+        &self,
+        owner: &OwnerId,
+        threads: ThreadSet,
+        read: Read,
+    ) -> Result<StoreStatistics> {
+        self.read(
+            owner,
+            read,
+            StatisticsWithin {
+                threads,
+                connections: self.connections(),
+            },
+        )
+        .await
     }
 
-    async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp) -> Result<bool> {
-        self.read(owner, Read::default(), IsRecorded { key: key.key.clone(), now }).await
+    async fn is_recorded(
+        &self,
+        owner: &OwnerId,
+        key: &Idempotency,
+        now: Timestamp,
+    ) -> Result<bool> {
+        self.read(
+            owner,
+            Read::default(),
+            IsRecorded {
+                key: key.key.clone(),
+                now,
+            },
+        )
+        .await
     }
 
     async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64> {
@@ -522,7 +722,8 @@ impl Store for PostgresStore {
     async fn close(&self) {
         self.inner.pool.close();
         let mut running = self.inner.running.subscribe();
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, running.wait_for(|running| *running == 0)).await;
+        let _ =
+            tokio::time::timeout(CLOSE_TIMEOUT, running.wait_for(|running| *running == 0)).await;
     }
 }
 
@@ -537,8 +738,17 @@ mod tests {
         for (attempt, shortest) in [(1, 5), (2, 20), (3, 80), (4, 320), (5, 1000), (9, 1000)] {
             let shortest = Duration::from_millis(shortest);
             let pauses: HashSet<Duration> = (0..100).map(|_| backoff(attempt)).collect();
-            assert!(pauses.iter().all(|pause| (shortest..=shortest * 2).contains(pause)), "{pauses:?}");
-            assert!(pauses.len() > 90, "{} different pauses of 100", pauses.len());
+            assert!(
+                pauses
+                    .iter()
+                    .all(|pause| (shortest..=shortest * 2).contains(pause)),
+                "{pauses:?}"
+            );
+            assert!(
+                pauses.len() > 90,
+                "{} different pauses of 100",
+                pauses.len()
+            );
         }
     }
 }

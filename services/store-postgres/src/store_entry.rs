@@ -33,15 +33,30 @@ struct Prepared {
 
 impl StoreEntries {
     /// Analyzes the texts: takes time linear in them.
-    pub fn new(entries: Vec<NewEntry>, atomic: bool, language: &Language, neighbourhood: Neighbourhood) -> Self {
+    pub fn new(
+        entries: Vec<NewEntry>,
+        atomic: bool,
+        language: &Language,
+        neighbourhood: Neighbourhood,
+    ) -> Self {
         let prepare = |entry: NewEntry| {
             let (metadata, metadata_folded) = match &entry.metadata {
                 None => ("{}".to_owned(), "{}".to_owned()),
                 Some(metadata) => (metadata.to_json(), folded_json(metadata.as_object())),
             };
-            Prepared { hash: text_hash(&entry.text), document: Document::new(&entry.text, language), entry, metadata, metadata_folded }
+            Prepared {
+                hash: text_hash(&entry.text),
+                document: Document::new(&entry.text, language),
+                entry,
+                metadata,
+                metadata_folded,
+            }
         };
-        Self { entries: entries.into_iter().map(prepare).collect(), atomic, neighbourhood }
+        Self {
+            entries: entries.into_iter().map(prepare).collect(),
+            atomic,
+            neighbourhood,
+        }
     }
 }
 
@@ -53,12 +68,24 @@ impl Writing for StoreEntries {
     }
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<StoredBatch, Failure> {
-        let threads = self.entries.iter().map(|prepared| prepared.entry.thread_id.as_str().to_owned()).collect();
+        let threads = self
+            .entries
+            .iter()
+            .map(|prepared| prepared.entry.thread_id.as_str().to_owned())
+            .collect();
         transaction.lock_or_create_threads(threads).await?;
         let mut outcomes = Outcomes::new(self.atomic, self.entries.len());
         for (prepared, place) in self.entries.iter().zip(0..) {
             let outcome = store(transaction, prepared, self.neighbourhood).await;
-            if let (Ok(ItemOutcome { id, version: _, duplicate: false }), Some(vectors)) = (&outcome, &mut transaction.vectors) {
+            if let (
+                Ok(ItemOutcome {
+                    id,
+                    version: _,
+                    duplicate: false,
+                }),
+                Some(vectors),
+            ) = (&outcome, &mut transaction.vectors)
+            {
                 vectors.add(*id, transaction.embeddings.get(place));
             }
             outcomes.add(outcome)?;
@@ -68,28 +95,64 @@ impl Writing for StoreEntries {
 }
 
 /// Stores the entry, or finds that it repeats the thread's newest one.
-async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbourhood: Neighbourhood) -> Result<ItemOutcome, Failure> {
-    let Prepared { entry, hash, document, metadata, metadata_folded } = prepared;
-    let NewEntry { thread_id, source, text, images: given_images, metadata: _, tags: given_tags } = entry;
+async fn store(
+    transaction: &mut Transaction<'_>,
+    prepared: &Prepared,
+    neighbourhood: Neighbourhood,
+) -> Result<ItemOutcome, Failure> {
+    let Prepared {
+        entry,
+        hash,
+        document,
+        metadata,
+        metadata_folded,
+    } = prepared;
+    let NewEntry {
+        thread_id,
+        source,
+        text,
+        images: given_images,
+        metadata: _,
+        tags: given_tags,
+    } = entry;
     let (thread_id, now) = (thread_id.as_str(), transaction.now);
     let newest = transaction
         .thread(thread_id)
-        .filter(|thread| thread.entry_count > 0 && thread.last_source == source.as_str() && thread.last_hash == *hash)
+        .filter(|thread| {
+            thread.entry_count > 0
+                && thread.last_source == source.as_str()
+                && thread.last_hash == *hash
+        })
         .map(|thread| thread.last_id);
     if let Some(last_id) = newest
         && let Some(version) = repeats(transaction, last_id, entry).await?
     {
-        return Ok(ItemOutcome { id: last_id, version, duplicate: true });
+        return Ok(ItemOutcome {
+            id: last_id,
+            version,
+            duplicate: true,
+        });
     }
 
     let given_images = given_images.as_deref().unwrap_or_default();
-    let given_tags = given_tags.as_ref().map(context_model::Tags::as_slice).unwrap_or_default();
+    let given_tags = given_tags
+        .as_ref()
+        .map(context_model::Tags::as_slice)
+        .unwrap_or_default();
     let id = transaction.new_id()?;
     let multimodal = ContentType::of(given_images.len()) == ContentType::Multimodal;
     let image_count = i64::try_from(given_images.len()).unwrap_or(i64::MAX);
-    let created_at = transaction.thread(thread_id).map_or(now.micros(), |thread| thread.created_at(now, id));
+    let created_at = transaction
+        .thread(thread_id)
+        .map_or(now.micros(), |thread| thread.created_at(now, id));
     if let Some(thread) = transaction.thread(thread_id) {
-        thread.add(&Newest { id, source: *source, multimodal, created_at, hash: *hash });
+        thread.add(&Newest {
+            id,
+            source: *source,
+            multimodal,
+            created_at,
+            hash: *hash,
+        });
     }
 
     let owner = transaction.owner;
@@ -119,8 +182,16 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbour
             Bind::Bytes(&seal),
         ],
     );
-    let place = Place { owner, thread_id, created_at, id };
-    insert.append(document.expression()).push(", ").append(context_of(place, neighbourhood));
+    let place = Place {
+        owner,
+        thread_id,
+        created_at,
+        id,
+    };
+    insert
+        .append(document.expression())
+        .push(", ")
+        .append(context_of(place, neighbourhood));
     sql::send(transaction.conn, insert).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
     transaction.changed(ChangeKind::Create, id, thread_id, 1);
@@ -128,14 +199,31 @@ async fn store(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbour
     counts.add(*source, 1);
     counts.multimodal += i64::from(multimodal);
     counts.images += image_count;
-    Ok(ItemOutcome { id, version: 1, duplicate: false })
+    Ok(ItemOutcome {
+        id,
+        version: 1,
+        duplicate: false,
+    })
 }
 
 /// The version of the thread's newest entry when `entry` repeats it: the same text, and everything else that is given
 /// equals what is stored. That source and hash are the same is known.
-async fn repeats(transaction: &mut Transaction<'_>, last_id: i64, entry: &NewEntry) -> Result<Option<i64>, Failure> {
-    let NewEntry { thread_id: _, source: _, text, images: given_images, metadata, tags } = entry;
-    let Some(stored) = entries::find(transaction.conn, transaction.owner, last_id).await? else { return Ok(None) };
+async fn repeats(
+    transaction: &mut Transaction<'_>,
+    last_id: i64,
+    entry: &NewEntry,
+) -> Result<Option<i64>, Failure> {
+    let NewEntry {
+        thread_id: _,
+        source: _,
+        text,
+        images: given_images,
+        metadata,
+        tags,
+    } = entry;
+    let Some(stored) = entries::find(transaction.conn, transaction.owner, last_id).await? else {
+        return Ok(None);
+    };
     if stored.text.0 != *text {
         return Ok(None);
     }

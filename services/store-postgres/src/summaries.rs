@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{LateSummary, OwnerId, Place, Read, Result, SummaryStore, Unsummarized, UnsummarizedPage, WriteOptions};
+use context_store::{
+    LateSummary, OwnerId, Place, Read, Result, SummaryStore, Unsummarized, UnsummarizedPage,
+    WriteOptions,
+};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
 
@@ -18,15 +21,32 @@ const LOOKED_AT: i64 = 2_000;
 
 #[async_trait]
 impl SummaryStore for PostgresStore {
-    async fn unsummarized(&self, after: Option<&Place>, min_chars: u32, max_chars: u32, limit: u32) -> Result<UnsummarizedPage> {
-        let after =
-            after.and_then(|place| place.as_str().split_once(' ')).and_then(|(id, owner)| Some((owner.to_owned(), id.parse().ok()?)));
-        let page = Page { after: after.unwrap_or_default(), min_chars, max_chars, limit: limit.max(1) };
+    async fn unsummarized(
+        &self,
+        after: Option<&Place>,
+        min_chars: u32,
+        max_chars: u32,
+        limit: u32,
+    ) -> Result<UnsummarizedPage> {
+        let after = after
+            .and_then(|place| place.as_str().split_once(' '))
+            .and_then(|(id, owner)| Some((owner.to_owned(), id.parse().ok()?)));
+        let page = Page {
+            after: after.unwrap_or_default(),
+            min_chars,
+            max_chars,
+            limit: limit.max(1),
+        };
         self.read(&OwnerId::default(), Read::default(), page).await
     }
 
     async fn add_summary(&self, owner: &OwnerId, summary: LateSummary) -> Result<bool> {
-        let options = WriteOptions { now: Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
+        let options = WriteOptions {
+            now: Timestamp(0),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
         Ok(self.write(owner, options, Add(summary)).await?.outcome > 0)
     }
 
@@ -62,10 +82,17 @@ impl Reading for Page {
     type Outcome = UnsummarizedPage;
 
     fn empty(&self) -> UnsummarizedPage {
-        UnsummarizedPage { entries: Vec::new(), next: None }
+        UnsummarizedPage {
+            entries: Vec::new(),
+            next: None,
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, _owner: &OwnerId) -> std::result::Result<Option<(i64, UnsummarizedPage)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        _owner: &OwnerId,
+    ) -> std::result::Result<Option<(i64, UnsummarizedPage)>, Failure> {
         const SQL: &str = "WITH slice AS MATERIALIZED (SELECT owner_id, id, version, summary = '' AND char_length(text) >= ? AS waits \
                            FROM context.entries WHERE (owner_id, id) > (?, ?) ORDER BY owner_id, id LIMIT ?), \
                            page AS (SELECT owner_id, id, version FROM slice WHERE waits ORDER BY owner_id, id LIMIT ?), \
@@ -84,14 +111,27 @@ impl Reading for Page {
             Bind::Int(i64::from(self.max_chars)),
         ];
         let mut rows: Vec<Row> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
-        let Some(last) = rows.pop() else { return Ok(Some((0, self.empty()))) };
+        let Some(last) = rows.pop() else {
+            return Ok(Some((0, self.empty())));
+        };
         let place = |row: &Row| Place::new(format!("{} {}", row.id, row.owner_id));
         let next = match rows.last() {
             Some(row) if rows.len() == self.limit as usize => Some(place(row)),
             _ => (last.looked_at == LOOKED_AT).then(|| place(&last)),
         };
-        let entry = |row: Row| Unsummarized { owner: OwnerId::new(row.owner_id), id: row.id, version: row.version, text: row.text };
-        Ok(Some((0, UnsummarizedPage { entries: rows.into_iter().map(entry).collect(), next })))
+        let entry = |row: Row| Unsummarized {
+            owner: OwnerId::new(row.owner_id),
+            id: row.id,
+            version: row.version,
+            text: row.text,
+        };
+        Ok(Some((
+            0,
+            UnsummarizedPage {
+                entries: rows.into_iter().map(entry).collect(),
+                next,
+            },
+        )))
     }
 }
 
@@ -101,9 +141,19 @@ impl Writing for Add {
     type Outcome = u64;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> std::result::Result<u64, Failure> {
-        let LateSummary { id, version, summary } = &self.0;
-        let add = "UPDATE context.entries SET summary = ? WHERE owner_id = ? AND id = ? AND version = ?";
-        let binds = vec![Bind::text(summary), Bind::text(transaction.owner.as_str()), Bind::Int(*id), Bind::Int(*version)];
+        let LateSummary {
+            id,
+            version,
+            summary,
+        } = &self.0;
+        let add =
+            "UPDATE context.entries SET summary = ? WHERE owner_id = ? AND id = ? AND version = ?";
+        let binds = vec![
+            Bind::text(summary),
+            Bind::text(transaction.owner.as_str()),
+            Bind::Int(*id),
+            Bind::Int(*version),
+        ];
         Ok(sql::execute(transaction.conn, Fragment::prepared(add, binds)).await? as u64)
     }
 }
@@ -117,14 +167,23 @@ impl Reading for Count {
         0
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> std::result::Result<Option<(i64, i64)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> std::result::Result<Option<(i64, i64)>, Failure> {
         #[derive(QueryableByName)]
         struct Row {
             #[diesel(sql_type = BigInt)]
             count: i64,
         }
-        let count = "SELECT count(*) AS count FROM context.entries WHERE owner_id = ? AND summary <> ''";
-        let rows: Vec<Row> = sql::query(conn, Fragment::prepared(count, vec![Bind::text(owner.as_str())])).await?;
+        let count =
+            "SELECT count(*) AS count FROM context.entries WHERE owner_id = ? AND summary <> ''";
+        let rows: Vec<Row> = sql::query(
+            conn,
+            Fragment::prepared(count, vec![Bind::text(owner.as_str())]),
+        )
+        .await?;
         Ok(Some((0, rows.first().map_or(0, |row| row.count))))
     }
 }

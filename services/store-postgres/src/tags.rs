@@ -14,7 +14,11 @@ pub(crate) async fn replace(
     before: &[String],
     tags: &[String],
 ) -> Result<(), Failure> {
-    let gone: Vec<(i64, String)> = before.iter().filter(|tag| !tags.contains(tag)).map(|tag| (id, tag.clone())).collect();
+    let gone: Vec<(i64, String)> = before
+        .iter()
+        .filter(|tag| !tags.contains(tag))
+        .map(|tag| (id, tag.clone()))
+        .collect();
     remove(conn, owner, &gone).await?;
     let new: Vec<&String> = tags.iter().filter(|tag| !before.contains(tag)).collect();
     if new.is_empty() {
@@ -22,12 +26,23 @@ pub(crate) async fn replace(
     }
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)";
     let tags = Bind::Texts(new.into_iter().map(Into::into).collect());
-    sql::execute(conn, Fragment::prepared(insert, vec![Bind::text(owner.as_str()), Bind::Int(id), tags])).await?;
+    sql::execute(
+        conn,
+        Fragment::prepared(
+            insert,
+            vec![Bind::text(owner.as_str()), Bind::Int(id), tags],
+        ),
+    )
+    .await?;
     Ok(())
 }
 
 /// Takes entries with their tags out of the index.
-pub(crate) async fn remove(conn: &mut AsyncPgConnection, owner: &OwnerId, pairs: &[(i64, String)]) -> Result<(), Failure> {
+pub(crate) async fn remove(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    pairs: &[(i64, String)],
+) -> Result<(), Failure> {
     if pairs.is_empty() {
         return Ok(());
     }
@@ -35,6 +50,10 @@ pub(crate) async fn remove(conn: &mut AsyncPgConnection, owner: &OwnerId, pairs:
                   WHERE t.owner_id = ? AND t.tag = gone.tag AND t.id = gone.id";
     let ids = Bind::ints(pairs.iter().map(|(id, _)| *id));
     let tags = Bind::Texts(pairs.iter().map(|(_, tag)| tag.as_str().into()).collect());
-    sql::execute(conn, Fragment::prepared(delete, vec![ids, tags, Bind::text(owner.as_str())])).await?;
+    sql::execute(
+        conn,
+        Fragment::prepared(delete, vec![ids, tags, Bind::text(owner.as_str())]),
+    )
+    .await?;
     Ok(())
 }

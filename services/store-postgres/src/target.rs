@@ -30,7 +30,9 @@ pub(crate) enum Trust {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The string as a whole.
-    #[error("{0}; write it as postgresql://user:password@host:5432/database, with special characters percent-encoded")]
+    #[error(
+        "{0}; write it as postgresql://user:password@host:5432/database, with special characters percent-encoded"
+    )]
     Malformed(String),
     /// `sslmode` has an unknown value. It is not repeated: after a password with a `?` it may be the rest of that.
     #[error("sslmode must be disable, allow, prefer, require, verify-ca or verify-full")]
@@ -60,14 +62,23 @@ impl Target {
     pub fn parse(connection_string: &str) -> Result<Self, TargetError> {
         let text = connection_string.trim();
         let is_url = text.starts_with("postgres://") || text.starts_with("postgresql://");
-        let (rest, taken) = if is_url { take_from_url(text) } else { take_from_pairs(text) };
-        let mut config: tokio_postgres::Config =
-            rest.parse().map_err(|error: tokio_postgres::Error| TargetError::Malformed(described(&error)))?;
+        let (rest, taken) = if is_url {
+            take_from_url(text)
+        } else {
+            take_from_pairs(text)
+        };
+        let mut config: tokio_postgres::Config = rest
+            .parse()
+            .map_err(|error: tokio_postgres::Error| TargetError::Malformed(described(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(TargetError::Malformed("the connection string names no host".to_owned()));
+            return Err(TargetError::Malformed(
+                "the connection string names no host".to_owned(),
+            ));
         }
         if config.get_user().is_none() {
-            return Err(TargetError::Malformed("the connection string names no user".to_owned()));
+            return Err(TargetError::Malformed(
+                "the connection string names no user".to_owned(),
+            ));
         }
         let (mut trust, mut keeps_statements) = (Trust::Anyone, true);
         let mut root_certificate = None;
@@ -78,31 +89,56 @@ impl Target {
                     config.ssl_mode(mode);
                     trust = given;
                 }
-                Taken::SslRootCert => root_certificate = (value != "system").then(|| PathBuf::from(value)),
+                Taken::SslRootCert => {
+                    root_certificate = (value != "system").then(|| PathBuf::from(value))
+                }
                 Taken::PgBouncer => keeps_statements = value != "true",
                 Taken::Ignored => {}
             }
         }
-        if root_certificate.is_some() && trust == Trust::Anyone && config.get_ssl_mode() == SslMode::Require {
+        if root_certificate.is_some()
+            && trust == Trust::Anyone
+            && config.get_ssl_mode() == SslMode::Require
+        {
             // libpq's rule: who names an authority wants it asked.
             trust = Trust::KnownAuthority;
         }
-        Ok(Self { config: named(config), trust, root_certificate, keeps_statements })
+        Ok(Self {
+            config: named(config),
+            trust,
+            root_certificate,
+            keeps_statements,
+        })
     }
 
     /// The target of single settings. The connection is encrypted when the server can.
     #[must_use]
     pub fn from_parts(parts: &Parts<'_>) -> Self {
-        let Parts { host, port, user, password, database } = parts;
+        let Parts {
+            host,
+            port,
+            user,
+            password,
+            database,
+        } = parts;
         let mut config = tokio_postgres::Config::new();
         for host in host.split(',').map(str::trim) {
-            config.host(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host));
+            config.host(
+                host.strip_prefix('[')
+                    .and_then(|host| host.strip_suffix(']'))
+                    .unwrap_or(host),
+            );
         }
         config.port(*port).user(*user).dbname(*database);
         if !password.is_empty() {
             config.password(password);
         }
-        Self { config: named(config), trust: Trust::Anyone, root_certificate: None, keeps_statements: true }
+        Self {
+            config: named(config),
+            trust: Trust::Anyone,
+            root_certificate: None,
+            keeps_statements: true,
+        }
     }
 
     /// Keeps no statement prepared: a pooler in transaction mode that does not carry prepared statements from one
@@ -121,22 +157,37 @@ impl Target {
             .get_hosts()
             .iter()
             .map(|host| match host {
-                tokio_postgres::config::Host::Tcp(name) if name.contains(':') => format!("[{name}]"),
+                tokio_postgres::config::Host::Tcp(name) if name.contains(':') => {
+                    format!("[{name}]")
+                }
                 tokio_postgres::config::Host::Tcp(name) => name.clone(),
                 #[cfg(unix)]
                 tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
             })
-            .chain(self.config.get_hostaddrs().iter().filter(|_| self.config.get_hosts().is_empty()).map(ToString::to_string))
+            .chain(
+                self.config
+                    .get_hostaddrs()
+                    .iter()
+                    .filter(|_| self.config.get_hosts().is_empty())
+                    .map(ToString::to_string),
+            )
             .collect();
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
-        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        let database = self
+            .config
+            .get_dbname()
+            .or(self.config.get_user())
+            .unwrap_or_default();
         format!("{}:{port}/{database}", hosts.join(","))
     }
 }
 
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Target").field("shown", &self.shown()).field("trust", &self.trust).finish_non_exhaustive()
+        f.debug_struct("Target")
+            .field("shown", &self.shown())
+            .field("trust", &self.trust)
+            .finish_non_exhaustive()
     }
 }
 
@@ -150,7 +201,9 @@ fn named(mut config: tokio_postgres::Config) -> tokio_postgres::Config {
 fn described(error: &tokio_postgres::Error) -> String {
     let cause = std::error::Error::source(error).map(ToString::to_string);
     // Likewise an option that no driver has.
-    cause.filter(|cause| !cause.contains('@')).unwrap_or_else(|| "the connection string cannot be read".to_owned())
+    cause
+        .filter(|cause| !cause.contains('@'))
+        .unwrap_or_else(|| "the connection string cannot be read".to_owned())
 }
 
 fn ssl_mode(value: &str) -> Option<(SslMode, Trust)> {
@@ -180,13 +233,16 @@ fn taken(key: &str) -> Option<Taken> {
         "sslmode" => Some(Taken::SslMode),
         "sslrootcert" => Some(Taken::SslRootCert),
         "pgbouncer" => Some(Taken::PgBouncer),
-        "supa" | "connection_limit" | "pool_timeout" | "gssencmode" | "sslsni" | "sslcompression" => Some(Taken::Ignored),
+        "supa" | "connection_limit" | "pool_timeout" | "gssencmode" | "sslsni"
+        | "sslcompression" => Some(Taken::Ignored),
         _ => None,
     }
 }
 
 fn take_from_url(url: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
-    let Some((before, parameters)) = url.split_once('?') else { return (Cow::Borrowed(url), Vec::new()) };
+    let Some((before, parameters)) = url.split_once('?') else {
+        return (Cow::Borrowed(url), Vec::new());
+    };
     let (mut kept, mut found) = (Vec::new(), Vec::new());
     for parameter in parameters.split('&') {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -195,7 +251,11 @@ fn take_from_url(url: &str) -> (Cow<'_, str>, Vec<(Taken, String)>) {
             None => kept.push(parameter),
         }
     }
-    let rest = if kept.is_empty() { before.to_owned() } else { format!("{before}?{}", kept.join("&")) };
+    let rest = if kept.is_empty() {
+        before.to_owned()
+    } else {
+        format!("{before}?{}", kept.join("&"))
+    };
     (Cow::Owned(rest), found)
 }
 
@@ -272,7 +332,9 @@ mod tests {
         let direct = parse("postgresql://postgres:p%40ss@db.abc.supabase.co:5432/postgres");
         assert_eq!(direct.config.get_user(), Some("postgres"));
         assert_eq!(direct.config.get_password(), Some(&b"p@ss"[..]));
-        let pooled = parse("postgresql://postgres.abcdefghijklmno:pw@aws-0-us-east-1.pooler.supabase.com:5432/postgres?sslmode=require");
+        let pooled = parse(
+            "postgresql://postgres.abcdefghijklmno:pw@aws-0-us-east-1.pooler.supabase.com:5432/postgres?sslmode=require",
+        );
         assert_eq!(pooled.config.get_user(), Some("postgres.abcdefghijklmno"));
         assert_eq!(pooled.config.get_ssl_mode(), SslMode::Require);
         assert_eq!(pooled.trust, Trust::Anyone);
@@ -288,8 +350,17 @@ mod tests {
         assert_eq!(url.config.get_ports(), [6543]);
         assert_eq!(url.shown(), "[2600:1f18::7]:6543/db");
         for host in ["2600:1f18::7", "[2600:1f18::7]"] {
-            let parts = Parts { host, port: 5432, user: "u", password: "p", database: "db" };
-            assert_eq!(Target::from_parts(&parts).config.get_hosts(), [Host::Tcp("2600:1f18::7".into())]);
+            let parts = Parts {
+                host,
+                port: 5432,
+                user: "u",
+                password: "p",
+                database: "db",
+            };
+            assert_eq!(
+                Target::from_parts(&parts).config.get_hosts(),
+                [Host::Tcp("2600:1f18::7".into())]
+            );
         }
     }
 
@@ -297,23 +368,52 @@ mod tests {
     fn modes_of_tls_are_those_of_libpq() {
         for (text, mode, trust) in [
             ("postgres://u@h/d", SslMode::Prefer, Trust::Anyone),
-            ("postgres://u@h/d?sslmode=disable", SslMode::Disable, Trust::Anyone),
-            ("postgres://u@h/d?sslmode=verify-full&connect_timeout=3", SslMode::Require, Trust::ThisHost),
-            ("host=h user=u sslmode=verify-ca sslrootcert='/a b/ca.pem' dbname=d", SslMode::Require, Trust::KnownAuthority),
-            ("postgres://u@h/d?sslmode=require&sslrootcert=%2Fca.pem", SslMode::Require, Trust::KnownAuthority),
+            (
+                "postgres://u@h/d?sslmode=disable",
+                SslMode::Disable,
+                Trust::Anyone,
+            ),
+            (
+                "postgres://u@h/d?sslmode=verify-full&connect_timeout=3",
+                SslMode::Require,
+                Trust::ThisHost,
+            ),
+            (
+                "host=h user=u sslmode=verify-ca sslrootcert='/a b/ca.pem' dbname=d",
+                SslMode::Require,
+                Trust::KnownAuthority,
+            ),
+            (
+                "postgres://u@h/d?sslmode=require&sslrootcert=%2Fca.pem",
+                SslMode::Require,
+                Trust::KnownAuthority,
+            ),
         ] {
             let target = parse(text);
-            assert_eq!((target.config.get_ssl_mode(), target.trust), (mode, trust), "{text}");
+            assert_eq!(
+                (target.config.get_ssl_mode(), target.trust),
+                (mode, trust),
+                "{text}"
+            );
         }
-        assert_eq!(parse("host=h user=u sslrootcert='/a b/c\\'a.pem'").root_certificate, Some(PathBuf::from("/a b/c'a.pem")));
-        assert_eq!(Target::parse("postgres://u@h/d?sslmode=on").unwrap_err(), TargetError::SslMode);
+        assert_eq!(
+            parse("host=h user=u sslrootcert='/a b/c\\'a.pem'").root_certificate,
+            Some(PathBuf::from("/a b/c'a.pem"))
+        );
+        assert_eq!(
+            Target::parse("postgres://u@h/d?sslmode=on").unwrap_err(),
+            TargetError::SslMode
+        );
     }
 
     #[test]
     fn several_hosts_and_the_wish_for_a_primary_pass_through() {
         let target = parse("postgresql://u@a:1,b:2/d?target_session_attrs=read-write");
         assert_eq!(target.config.get_hosts().len(), 2);
-        assert_eq!(target.config.get_target_session_attrs(), tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+        assert_eq!(
+            target.config.get_target_session_attrs(),
+            tokio_postgres::config::TargetSessionAttrs::ReadWrite
+        );
     }
 
     #[test]
@@ -327,7 +427,10 @@ mod tests {
             "postgres:///d?user=u",
             "postgres://u:p?sslmode=hunter2@h/d",
         ] {
-            let refused = Target::parse(text).map(|t| t.shown()).expect_err(text).to_string();
+            let refused = Target::parse(text)
+                .map(|t| t.shown())
+                .expect_err(text)
+                .to_string();
             assert!(!refused.contains("hunter2"), "{refused}");
         }
         assert!(!format!("{:?}", parse("postgres://u:hunter2@h/d")).contains("hunter2"));

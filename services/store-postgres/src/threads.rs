@@ -102,7 +102,11 @@ impl ThreadRow {
         if self.entry_count == 0 {
             return now.micros();
         }
-        let earliest = if id > self.last_id { self.last_entry } else { self.last_entry + 1 };
+        let earliest = if id > self.last_id {
+            self.last_entry
+        } else {
+            self.last_entry + 1
+        };
         clock::created_at(now, earliest)
     }
 
@@ -136,23 +140,57 @@ pub(crate) async fn lock_or_create(
         "ON CONFLICT (owner_id, thread_id) DO UPDATE SET entry_count = t.entry_count RETURNING ",
         columns!(),
     );
-    Ok(sql::query(conn, Fragment::prepared(SQL, vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)])).await?)
+    Ok(sql::query(
+        conn,
+        Fragment::prepared(
+            SQL,
+            vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)],
+        ),
+    )
+    .await?)
 }
 
 /// Locks those of these threads that exist, in order, and gives their rows.
-pub(crate) async fn lock(conn: &mut AsyncPgConnection, owner: &OwnerId, thread_ids: &[String]) -> Result<Vec<ThreadRow>, Failure> {
+pub(crate) async fn lock(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    thread_ids: &[String],
+) -> Result<Vec<ThreadRow>, Failure> {
     if let [thread_id] = thread_ids {
-        const ONE: &str = concat!("SELECT ", columns!(), " FROM context.threads WHERE owner_id = ? AND thread_id = ? FOR UPDATE");
-        return Ok(sql::query(conn, Fragment::prepared(ONE, vec![Bind::text(owner.as_str()), Bind::text(thread_id)])).await?);
+        const ONE: &str = concat!(
+            "SELECT ",
+            columns!(),
+            " FROM context.threads WHERE owner_id = ? AND thread_id = ? FOR UPDATE"
+        );
+        return Ok(sql::query(
+            conn,
+            Fragment::prepared(ONE, vec![Bind::text(owner.as_str()), Bind::text(thread_id)]),
+        )
+        .await?);
     }
-    const SQL: &str =
-        concat!("SELECT ", columns!(), " FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?) ORDER BY thread_id FOR UPDATE",);
-    Ok(sql::query(conn, Fragment::prepared(SQL, vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)])).await?)
+    const SQL: &str = concat!(
+        "SELECT ",
+        columns!(),
+        " FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?) ORDER BY thread_id FOR UPDATE",
+    );
+    Ok(sql::query(
+        conn,
+        Fragment::prepared(
+            SQL,
+            vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)],
+        ),
+    )
+    .await?)
 }
 
 /// Writes rows that changed; threads without entries go.
-pub(crate) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &[&ThreadRow]) -> Result<(), Failure> {
-    let (kept, gone): (Vec<&ThreadRow>, Vec<&ThreadRow>) = rows.iter().partition(|row| row.entry_count > 0);
+pub(crate) async fn write(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    rows: &[&ThreadRow],
+) -> Result<(), Failure> {
+    let (kept, gone): (Vec<&ThreadRow>, Vec<&ThreadRow>) =
+        rows.iter().partition(|row| row.entry_count > 0);
     if let [row] = kept.as_slice() {
         let update = "UPDATE context.threads SET entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, first_entry = ?, \
                       last_entry = ?, last_id = ?, last_source = ?, last_hash = ? WHERE owner_id = ? AND thread_id = ?";
@@ -179,7 +217,11 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &
                       first_entry, last_entry, last_id, last_source, last_hash) \
                       WHERE t.owner_id = ? AND t.thread_id = n.thread_id";
         let binds = vec![
-            Bind::Texts(kept.iter().map(|row| row.thread_id.as_str().into()).collect()),
+            Bind::Texts(
+                kept.iter()
+                    .map(|row| row.thread_id.as_str().into())
+                    .collect(),
+            ),
             ints(|row| row.entry_count),
             ints(|row| row.user_count),
             ints(|row| row.agent_count),
@@ -187,16 +229,28 @@ pub(crate) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, rows: &
             ints(|row| row.first_entry),
             ints(|row| row.last_entry),
             ints(|row| row.last_id),
-            Bind::Texts(kept.iter().map(|row| row.last_source.as_str().into()).collect()),
+            Bind::Texts(
+                kept.iter()
+                    .map(|row| row.last_source.as_str().into())
+                    .collect(),
+            ),
             ints(|row| row.last_hash),
             Bind::text(owner.as_str()),
         ];
         sql::send(conn, Fragment::prepared(update, binds)).await?;
     }
     if !gone.is_empty() {
-        let names = Bind::Texts(gone.iter().map(|row| row.thread_id.as_str().into()).collect());
+        let names = Bind::Texts(
+            gone.iter()
+                .map(|row| row.thread_id.as_str().into())
+                .collect(),
+        );
         let delete = "DELETE FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?)";
-        sql::send(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), names])).await?;
+        sql::send(
+            conn,
+            Fragment::prepared(delete, vec![Bind::text(owner.as_str()), names]),
+        )
+        .await?;
     }
     Ok(())
 }
@@ -243,9 +297,24 @@ pub(crate) async fn find_ends(
     let last_ids = Bind::ints(rows.iter().map(|row| row.last_id));
     let owner = || Bind::text(owner.as_str());
     let plausible = Bind::Int(clock::latest_plausible(now));
-    let binds = vec![Bind::texts(&names), last_ids, owner(), owner(), plausible, owner(), owner()];
+    let binds = vec![
+        Bind::texts(&names),
+        last_ids,
+        owner(),
+        owner(),
+        plausible,
+        owner(),
+        owner(),
+    ];
     for ends in sql::query::<Ends>(conn, Fragment::prepared(SQL, binds)).await? {
-        let Ends { thread_id, first_entry, last_entry, last_id, last_source, last_text } = ends;
+        let Ends {
+            thread_id,
+            first_entry,
+            last_entry,
+            last_id,
+            last_source,
+            last_text,
+        } = ends;
         if let Some(row) = rows.iter_mut().find(|row| row.thread_id == thread_id) {
             row.first_entry = first_entry;
             row.last_entry = last_entry;
@@ -294,10 +363,18 @@ impl Reading for List {
     type Outcome = ThreadsPage;
 
     fn empty(&self) -> ThreadsPage {
-        ThreadsPage { threads: Vec::new(), total: 0, revision: 0 }
+        ThreadsPage {
+            threads: Vec::new(),
+            total: 0,
+            revision: 0,
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, ThreadsPage)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, ThreadsPage)>, Failure> {
         if let Some(threads) = &self.within {
             return self.read_within(conn, owner, threads).await;
         }
@@ -308,12 +385,26 @@ impl Reading for List {
                            ON true WHERE o.owner_id = ? ORDER BY t.last_entry DESC, t.last_id DESC";
         let limit = Bind::Int(i64::from(self.page.limit));
         let offset = Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX));
-        let binds = vec![Bind::text(owner.as_str()), limit, offset, Bind::text(owner.as_str())];
+        let binds = vec![
+            Bind::text(owner.as_str()),
+            limit,
+            offset,
+            Bind::text(owner.as_str()),
+        ];
         let rows: Vec<Listed> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
-        let Some(first) = rows.first() else { return Ok(None) };
+        let Some(first) = rows.first() else {
+            return Ok(None);
+        };
         let (revision, total) = (first.revision, first.thread_count);
         let threads = rows.into_iter().filter_map(thread).collect();
-        Ok(Some((revision, ThreadsPage { threads, total, revision })))
+        Ok(Some((
+            revision,
+            ThreadsPage {
+                threads,
+                total,
+                revision,
+            },
+        )))
     }
 }
 
@@ -324,8 +415,13 @@ impl List {
         owner: &OwnerId,
         threads: &ThreadSet,
     ) -> Result<Option<(i64, ThreadsPage)>, Failure> {
-        let mut select = Fragment::new("SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = ");
-        select.bind(Bind::text(owner.as_str())).push(" AND ").append(within("thread_id", threads));
+        let mut select = Fragment::new(
+            "SELECT o.revision, (SELECT count(*) FROM context.threads WHERE owner_id = ",
+        );
+        select
+            .bind(Bind::text(owner.as_str()))
+            .push(" AND ")
+            .append(within("thread_id", threads));
         select.push(
             ") AS thread_count, t.* FROM context.owners AS o LEFT JOIN LATERAL \
              (SELECT thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id \
@@ -336,13 +432,30 @@ impl List {
             .push(" AND ")
             .append(within("thread_id", threads))
             .push(" ORDER BY last_entry DESC, last_id DESC LIMIT ");
-        select.bind(Bind::Int(i64::from(self.page.limit))).push(" OFFSET ");
-        select.bind(Bind::Int(i64::try_from(self.page.offset).unwrap_or(i64::MAX))).push(") AS t ON true WHERE o.owner_id = ");
-        select.bind(Bind::text(owner.as_str())).push(" ORDER BY t.last_entry DESC, t.last_id DESC");
+        select
+            .bind(Bind::Int(i64::from(self.page.limit)))
+            .push(" OFFSET ");
+        select
+            .bind(Bind::Int(
+                i64::try_from(self.page.offset).unwrap_or(i64::MAX),
+            ))
+            .push(") AS t ON true WHERE o.owner_id = ");
+        select
+            .bind(Bind::text(owner.as_str()))
+            .push(" ORDER BY t.last_entry DESC, t.last_id DESC");
         let rows: Vec<Listed> = sql::query(conn, select).await?;
-        let Some(first) = rows.first() else { return Ok(None) };
+        let Some(first) = rows.first() else {
+            return Ok(None);
+        };
         let (revision, total) = (first.revision, first.thread_count);
-        Ok(Some((revision, ThreadsPage { threads: rows.into_iter().filter_map(thread).collect(), total, revision })))
+        Ok(Some((
+            revision,
+            ThreadsPage {
+                threads: rows.into_iter().filter_map(thread).collect(),
+                total,
+                revision,
+            },
+        )))
     }
 }
 

@@ -9,7 +9,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
@@ -44,13 +46,26 @@ pub enum TlsError {
 impl Tls {
     pub fn new(target: &Target) -> Result<Self, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?;
         let config = match target.trust {
-            Trust::Anyone => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))).with_no_client_auth(),
-            Trust::ThisHost => builder.with_root_certificates(authorities(target)?).with_no_client_auth(),
+            Trust::Anyone => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+                .with_no_client_auth(),
+            Trust::ThisHost => builder
+                .with_root_certificates(authorities(target)?)
+                .with_no_client_auth(),
             Trust::KnownAuthority => {
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(authorities(target)?), provider).build()?;
-                builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyName(verifier))).with_no_client_auth()
+                let verifier = WebPkiServerVerifier::builder_with_provider(
+                    Arc::new(authorities(target)?),
+                    provider,
+                )
+                .build()?;
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
+                    .with_no_client_auth()
             }
         };
         Ok(Self(Arc::new(config)))
@@ -60,9 +75,14 @@ impl Tls {
 fn authorities(target: &Target) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     if let Some(path) = &target.root_certificate {
-        let failed = |source: context_store::BoxError| TlsError::RootCertificate { path: path.display().to_string(), source };
+        let failed = |source: context_store::BoxError| TlsError::RootCertificate {
+            path: path.display().to_string(),
+            source,
+        };
         for certificate in CertificateDer::pem_file_iter(path).map_err(|e| failed(e.into()))? {
-            roots.add(certificate.map_err(|e| failed(e.into()))?).map_err(|e| failed(e.into()))?;
+            roots
+                .add(certificate.map_err(|e| failed(e.into()))?)
+                .map_err(|e| failed(e.into()))?;
         }
         if roots.is_empty() {
             return Err(failed("the file holds no certificate".into()));
@@ -70,7 +90,11 @@ fn authorities(target: &Target) -> Result<RootCertStore, TlsError> {
         return Ok(roots);
     }
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if roots.is_empty() { Err(TlsError::NoAuthorities) } else { Ok(roots) }
+    if roots.is_empty() {
+        Err(TlsError::NoAuthorities)
+    } else {
+        Ok(roots)
+    }
 }
 
 /// `sslmode=require` promises encryption, not identity.
@@ -95,7 +119,12 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -104,7 +133,12 @@ impl ServerCertVerifier for AnyCertificate {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            certificate,
+            signed,
+            &self.0.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -125,10 +159,13 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        match self.0.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            Err(Error::InvalidCertificate(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. })) => {
-                Ok(ServerCertVerified::assertion())
-            }
+        match self
+            .0
+            .verify_server_cert(certificate, intermediates, name, ocsp, now)
+        {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
             other => other,
         }
     }
@@ -166,8 +203,15 @@ where
 
     fn make_tls_connect(&mut self, host: &str) -> Result<Connector, Self::Error> {
         // A Unix socket has no name, and no TLS either.
-        let host = if host.is_empty() || host.starts_with('/') { "localhost" } else { host };
-        Ok(Connector { config: Arc::clone(&self.0), host: ServerName::try_from(host)?.to_owned() })
+        let host = if host.is_empty() || host.starts_with('/') {
+            "localhost"
+        } else {
+            host
+        };
+        Ok(Connector {
+            config: Arc::clone(&self.0),
+            host: ServerName::try_from(host)?.to_owned(),
+        })
     }
 }
 
@@ -185,7 +229,12 @@ where
     type Future = Pin<Box<dyn Future<Output = std::io::Result<TlsStream<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { tokio_rustls::TlsConnector::from(self.config).connect(self.host, stream).await.map(TlsStream) })
+        Box::pin(async move {
+            tokio_rustls::TlsConnector::from(self.config)
+                .connect(self.host, stream)
+                .await
+                .map(TlsStream)
+        })
     }
 }
 
@@ -199,13 +248,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> tokio_postgres::tls::TlsStream for TlsSt
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
         Pin::new(&mut self.get_mut().0).poll_read(context, buffer)
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<S> {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         Pin::new(&mut self.get_mut().0).poll_write(context, bytes)
     }
 

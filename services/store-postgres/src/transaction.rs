@@ -46,7 +46,10 @@ pub(crate) trait Writing: Send + Sync + 'static {
     }
 
     /// Does it.
-    fn run(&self, transaction: &mut Transaction<'_>) -> impl Future<Output = Result<Self::Outcome, Failure>> + Send;
+    fn run(
+        &self,
+        transaction: &mut Transaction<'_>,
+    ) -> impl Future<Output = Result<Self::Outcome, Failure>> + Send;
 }
 
 /// An open transaction of one owner: the rows it has locked, and what has to be written before the commit.
@@ -183,12 +186,19 @@ impl<'c> Transaction<'c> {
 
     /// An id that no entry ever had.
     pub fn new_id(&mut self) -> Result<i64, Failure> {
-        self.ids.next().ok_or_else(|| Failure::Rejected(StoreError::Internal("a write needs more ids than it asked for".into())))
+        self.ids.next().ok_or_else(|| {
+            Failure::Rejected(StoreError::Internal(
+                "a write needs more ids than it asked for".into(),
+            ))
+        })
     }
 
     /// Locks these threads and makes those that do not exist. Every write locks threads before anything else, in the
     /// order of their names, so that writes wait for each other and never in a circle.
-    pub async fn lock_or_create_threads(&mut self, mut thread_ids: Vec<String>) -> Result<(), Failure> {
+    pub async fn lock_or_create_threads(
+        &mut self,
+        mut thread_ids: Vec<String>,
+    ) -> Result<(), Failure> {
         thread_ids.sort_unstable();
         thread_ids.dedup();
         let rows = threads::lock_or_create(self.conn, self.owner, &thread_ids).await?;
@@ -206,7 +216,15 @@ impl<'c> Transaction<'c> {
     }
 
     fn hold(&mut self, rows: Vec<ThreadRow>) {
-        self.threads.extend(rows.into_iter().map(|row| (row.thread_id.clone(), Held { before: row.clone(), now: row })));
+        self.threads.extend(rows.into_iter().map(|row| {
+            (
+                row.thread_id.clone(),
+                Held {
+                    before: row.clone(),
+                    now: row,
+                },
+            )
+        }));
     }
 
     /// A thread's row that was locked, to read and to change.
@@ -224,7 +242,9 @@ impl<'c> Transaction<'c> {
         let mut shrunk: Vec<&mut ThreadRow> = self
             .threads
             .values_mut()
-            .filter(|held| held.now.entry_count > 0 && held.now.entry_count < held.before.entry_count)
+            .filter(|held| {
+                held.now.entry_count > 0 && held.now.entry_count < held.before.entry_count
+            })
             .map(|held| &mut held.now)
             .collect();
         if shrunk.is_empty() {
@@ -237,30 +257,52 @@ impl<'c> Transaction<'c> {
     pub async fn write_threads(&mut self) -> Result<(), Failure> {
         let held = std::mem::take(&mut self.threads);
         for Held { before, now } in held.values() {
-            self.counts.threads += i64::from(now.entry_count > 0) - i64::from(before.entry_count > 0);
+            self.counts.threads +=
+                i64::from(now.entry_count > 0) - i64::from(before.entry_count > 0);
         }
-        let changed: Vec<&ThreadRow> =
-            held.values().filter(|held| held.now != held.before || held.now.entry_count == 0).map(|held| &held.now).collect();
+        let changed: Vec<&ThreadRow> = held
+            .values()
+            .filter(|held| held.now != held.before || held.now.entry_count == 0)
+            .map(|held| &held.now)
+            .collect();
         threads::write(self.conn, self.owner, &changed).await
     }
 
     /// Notes one change of an entry; it is counted and written at the end.
     pub fn changed(&mut self, operation: ChangeKind, id: i64, thread_id: &str, version: i64) {
         let thread_id = match self.changes.last() {
-            Some(Change { entity: Entity::Context { thread_id: last, .. }, .. }) if &**last == thread_id => Arc::clone(last),
+            Some(Change {
+                entity: Entity::Context {
+                    thread_id: last, ..
+                },
+                ..
+            }) if &**last == thread_id => Arc::clone(last),
             _ => Arc::from(thread_id),
         };
-        self.changes.push(Change { operation, entity: Entity::Context { id, thread_id }, version });
+        self.changes.push(Change {
+            operation,
+            entity: Entity::Context { id, thread_id },
+            version,
+        });
     }
 
     /// Notes one change of an artifact.
     pub fn changed_artifact(&mut self, operation: ChangeKind, id: String, version: i64) {
-        self.changes.push(Change { operation, entity: Entity::Artifact { id }, version });
+        self.changes.push(Change {
+            operation,
+            entity: Entity::Artifact { id },
+            version,
+        });
     }
 
     /// Writes what is left to write, the owner's row last: its lock orders the commits of an owner. Then commits;
     /// `committing` is set before the server can know.
-    pub async fn commit<T: Recorded>(mut self, outcome: T, options: &WriteOptions, committing: &AtomicBool) -> Result<Written<T>, Failure> {
+    pub async fn commit<T: Recorded>(
+        mut self,
+        outcome: T,
+        options: &WriteOptions,
+        committing: &AtomicBool,
+    ) -> Result<Written<T>, Failure> {
         if let Some(vectors) = &mut self.vectors {
             vectors.write(self.conn, self.owner).await?;
         }
@@ -271,14 +313,24 @@ impl<'c> Transaction<'c> {
             changes.clear();
         }
         let (first, later) = changes.split_at(changes.len().min(CHANGES_AT_ONCE));
-        let last = if first.is_empty() { self.read_revision() } else { self.bump(first, changes.len()) };
+        let last = if first.is_empty() {
+            self.read_revision()
+        } else {
+            self.bump(first, changes.len())
+        };
         if options.idempotency.is_none() && later.is_empty() {
             committing.store(true, Ordering::Relaxed);
             let rows: Vec<Revision> = sql::query_and_end(self.conn, last, COMMIT).await?;
-            return Ok(Written { outcome, revision: rows.first().map_or(0, |row| row.revision) });
+            return Ok(Written {
+                outcome,
+                revision: rows.first().map_or(0, |row| row.revision),
+            });
         }
         let rows: Vec<Revision> = sql::query(self.conn, last).await?;
-        let written = Written { outcome, revision: rows.first().map_or(0, |row| row.revision) };
+        let written = Written {
+            outcome,
+            revision: rows.first().map_or(0, |row| row.revision),
+        };
         self.log(later, written.revision).await?;
         if let Some(key) = &options.idempotency {
             idempotency::record(self.conn, self.owner, key, &written).await?;
@@ -296,7 +348,10 @@ impl<'c> Transaction<'c> {
     /// Counts the changes and writes them, each with a statement of its own. Citus would send what one part of a statement
     /// hands to the next to every server, and a write would need all of them.
     async fn bump_alone(&mut self, changes: &[Change]) -> Result<(), Failure> {
-        let count = Fragment::prepared(concat!(count!(), " RETURNING revision"), self.counted(changes.len()));
+        let count = Fragment::prepared(
+            concat!(count!(), " RETURNING revision"),
+            self.counted(changes.len()),
+        );
         let rows: Vec<Revision> = sql::query(self.conn, count).await?;
         let revision = rows.first().map_or(0, |row| row.revision);
         self.log(changes, revision).await
@@ -307,10 +362,19 @@ impl<'c> Transaction<'c> {
     where
         'c: 'v,
     {
-        let Counts { entries, user, agent, multimodal, images, threads } = self.counts;
+        let Counts {
+            entries,
+            user,
+            agent,
+            multimodal,
+            images,
+            threads,
+        } = self.counts;
         let all = i64::try_from(all).unwrap_or(i64::MAX);
         let counts = [all, entries, user, agent, multimodal, images, threads];
-        std::iter::once(Bind::text(self.owner.as_str())).chain(counts.map(Bind::Int)).collect()
+        std::iter::once(Bind::text(self.owner.as_str()))
+            .chain(counts.map(Bind::Int))
+            .collect()
     }
 
     /// Counts the changes and writes the first of them.
@@ -338,7 +402,14 @@ impl<'c> Transaction<'c> {
             Bind::OptionalText(self.key_id.map(Into::into)),
         ]);
         // For single values the server keeps a plan, for lists it makes one each time.
-        if let [Change { operation, entity, version }] = first {
+        if let [
+            Change {
+                operation,
+                entity,
+                version,
+            },
+        ] = first
+        {
             binds.extend([
                 Bind::text(operation.as_str()),
                 Bind::text(entity.kind()),
@@ -379,10 +450,30 @@ impl<'c> Transaction<'c> {
 
 fn columns(changes: &[Change]) -> [Bind<'_>; 5] {
     [
-        Bind::Texts(changes.iter().map(|change| change.operation.as_str().into()).collect()),
-        Bind::Texts(changes.iter().map(|change| change.entity.kind().into()).collect()),
-        Bind::Texts(changes.iter().map(|change| change.entity.id().into()).collect()),
-        Bind::OptionalTexts(changes.iter().map(|change| change.entity.thread_id().map(Into::into)).collect()),
+        Bind::Texts(
+            changes
+                .iter()
+                .map(|change| change.operation.as_str().into())
+                .collect(),
+        ),
+        Bind::Texts(
+            changes
+                .iter()
+                .map(|change| change.entity.kind().into())
+                .collect(),
+        ),
+        Bind::Texts(
+            changes
+                .iter()
+                .map(|change| change.entity.id().into())
+                .collect(),
+        ),
+        Bind::OptionalTexts(
+            changes
+                .iter()
+                .map(|change| change.entity.thread_id().map(Into::into))
+                .collect(),
+        ),
         Bind::ints(changes.iter().map(|change| change.version)),
     ]
 }

@@ -37,10 +37,21 @@ impl Link {
     async fn patient(mut conn: AsyncPgConnection, shown: &str) -> Result<Self, TransferError> {
         let shown = format!("postgresql://{shown}");
         let patience = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0";
-        conn.batch_execute(patience).await.map_err(Self::failed(&shown))?;
-        let has_vectors = vectors::are_there(&mut conn, "context.chunks").await.map_err(Self::failed(&shown))?;
-        let has_tokens = vectors::are_there(&mut conn, "context.chunk_tokens").await.map_err(Self::failed(&shown))?;
-        Ok(Self { conn, shown, has_vectors, has_tokens })
+        conn.batch_execute(patience)
+            .await
+            .map_err(Self::failed(&shown))?;
+        let has_vectors = vectors::are_there(&mut conn, "context.chunks")
+            .await
+            .map_err(Self::failed(&shown))?;
+        let has_tokens = vectors::are_there(&mut conn, "context.chunk_tokens")
+            .await
+            .map_err(Self::failed(&shown))?;
+        Ok(Self {
+            conn,
+            shown,
+            has_vectors,
+            has_tokens,
+        })
     }
 
     /// What the database can hold of what is moved.

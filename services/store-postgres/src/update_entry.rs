@@ -33,9 +33,24 @@ struct Prepared {
 
 impl UpdateEntries {
     /// Analyzes the texts: takes time linear in them.
-    pub fn new(updates: Vec<EntryUpdate>, atomic: bool, language: &Language, neighbourhood: Neighbourhood) -> Self {
-        let prepare = |update: EntryUpdate| Prepared { document: update.text.as_deref().map(|text| Document::new(text, language)), update };
-        Self { updates: updates.into_iter().map(prepare).collect(), atomic, neighbourhood }
+    pub fn new(
+        updates: Vec<EntryUpdate>,
+        atomic: bool,
+        language: &Language,
+        neighbourhood: Neighbourhood,
+    ) -> Self {
+        let prepare = |update: EntryUpdate| Prepared {
+            document: update
+                .text
+                .as_deref()
+                .map(|text| Document::new(text, language)),
+            update,
+        };
+        Self {
+            updates: updates.into_iter().map(prepare).collect(),
+            atomic,
+            neighbourhood,
+        }
     }
 }
 
@@ -49,7 +64,9 @@ impl Writing for UpdateEntries {
         let mut outcomes = Outcomes::new(self.atomic, self.updates.len());
         for (prepared, place) in self.updates.iter().zip(0..) {
             let outcome = update(transaction, prepared, self.neighbourhood).await;
-            if let (Ok(_), Some(vectors), Some(_)) = (&outcome, &mut transaction.vectors, &prepared.document) {
+            if let (Ok(_), Some(vectors), Some(_)) =
+                (&outcome, &mut transaction.vectors, &prepared.document)
+            {
                 vectors.replace(prepared.update.id, transaction.embeddings.get(place));
             }
             outcomes.add(outcome)?;
@@ -65,20 +82,37 @@ impl UpdateEntries {
             #[diesel(sql_type = Text)]
             thread_id: String,
         }
-        let find = "SELECT DISTINCT thread_id FROM context.entries WHERE owner_id = ? AND id = ANY(?)";
+        let find =
+            "SELECT DISTINCT thread_id FROM context.entries WHERE owner_id = ? AND id = ANY(?)";
         let ids = Bind::ints(self.updates.iter().map(|prepared| prepared.update.id));
-        let rows: Vec<Row> =
-            sql::query(transaction.conn, Fragment::prepared(find, vec![Bind::text(transaction.owner.as_str()), ids])).await?;
+        let rows: Vec<Row> = sql::query(
+            transaction.conn,
+            Fragment::prepared(find, vec![Bind::text(transaction.owner.as_str()), ids]),
+        )
+        .await?;
         Ok(rows.into_iter().map(|row| row.thread_id).collect())
     }
 }
 
 /// Applies the update. Everything that can refuse it comes before the first write.
-async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbourhood: Neighbourhood) -> Result<ItemOutcome, Failure> {
+async fn update(
+    transaction: &mut Transaction<'_>,
+    prepared: &Prepared,
+    neighbourhood: Neighbourhood,
+) -> Result<ItemOutcome, Failure> {
     let Prepared { update, document } = prepared;
-    let EntryUpdate { id, text, metadata, tags: new_tags, images: new_images, expected_version } = update;
+    let EntryUpdate {
+        id,
+        text,
+        metadata,
+        tags: new_tags,
+        images: new_images,
+        expected_version,
+    } = update;
     let (id, owner) = (*id, transaction.owner);
-    let Some(mut stored) = entries::find(transaction.conn, owner, id).await? else { return Err(Error::context_not_found(id).into()) };
+    let Some(mut stored) = entries::find(transaction.conn, owner, id).await? else {
+        return Err(Error::context_not_found(id).into());
+    };
     if transaction.thread(&stored.thread_id).is_none() {
         // It was stored after the threads were looked up: nobody can have known its id.
         return Err(Error::context_not_found(id).into());
@@ -92,10 +126,16 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
         None => None,
         Some(MetadataChange::Replace(metadata)) => Some(metadata.clone()),
         Some(MetadataChange::Patch(patch)) => {
-            if let Checked::Damaged(part @ (Part::Metadata | Part::Checksum)) = seal::check_entry(&stored.content(), false) {
+            if let Checked::Damaged(part @ (Part::Metadata | Part::Checksum)) =
+                seal::check_entry(&stored.content(), false)
+            {
                 return Err(seal::refuse_context(id, part).into());
             }
-            let before = stored.metadata.object.take().ok_or_else(|| seal::refuse_context(id, Part::Metadata))?;
+            let before = stored
+                .metadata
+                .object
+                .take()
+                .ok_or_else(|| seal::refuse_context(id, Part::Metadata))?;
             Some(Metadata::from_stored(before).patched(patch)?)
         }
     };
@@ -110,23 +150,47 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
     let json = metadata.as_ref().map(Metadata::to_json);
     let seal = EntrySeal::next(&stored.content(), text.as_deref(), json.as_deref()).to_bytes(id);
     let mut change = Fragment::prepared("UPDATE context.entries SET version = ", Vec::new());
-    change.bind(Bind::Int(version)).push(", updated_at = ").bind(Bind::Int(updated_at));
-    change.push(", image_count = ").bind(Bind::Int(image_count)).push(", seal = ").bind(Bind::Bytes(&seal));
+    change
+        .bind(Bind::Int(version))
+        .push(", updated_at = ")
+        .bind(Bind::Int(updated_at));
+    change
+        .push(", image_count = ")
+        .bind(Bind::Int(image_count))
+        .push(", seal = ")
+        .bind(Bind::Bytes(&seal));
     if let (Some(text), Some(document)) = (text, document) {
-        change.push(", summary = '', text = ").bind(Bind::text(text)).push(", words = ").append(document.expression());
+        change
+            .push(", summary = '', text = ")
+            .bind(Bind::text(text))
+            .push(", words = ")
+            .append(document.expression());
         change.push(", words_cut = ").bind(Bind::Bool(document.cut));
     }
     if let (Some(metadata), Some(json)) = (&metadata, &json) {
-        change.push(", metadata = ").bind(Bind::text(json)).push("::json, metadata_folded = ");
-        change.bind(Bind::text(folded_json(metadata.as_object()))).push("::jsonb");
+        change
+            .push(", metadata = ")
+            .bind(Bind::text(json))
+            .push("::json, metadata_folded = ");
+        change
+            .bind(Bind::text(folded_json(metadata.as_object())))
+            .push("::jsonb");
     }
     if let Some(tags) = new_tags {
         change.push(", tags = ").bind(Bind::texts(tags.as_slice()));
     }
-    change.push(" WHERE owner_id = ").bind(Bind::text(owner.as_str())).push(" AND id = ").bind(Bind::Int(id));
+    change
+        .push(" WHERE owner_id = ")
+        .bind(Bind::text(owner.as_str()))
+        .push(" AND id = ")
+        .bind(Bind::Int(id));
     sql::execute(transaction.conn, change).await?;
     if document.is_some() {
-        let place = Places { threads: vec![stored.thread_id.clone()], created_at: vec![stored.created_at], ids: vec![id] };
+        let place = Places {
+            threads: vec![stored.thread_id.clone()],
+            created_at: vec![stored.created_at],
+            ids: vec![id],
+        };
         neighbours::renew_after(transaction.conn, owner, &place, None, neighbourhood).await?;
     }
     if let Some(tags) = new_tags {
@@ -137,15 +201,31 @@ async fn update(transaction: &mut Transaction<'_>, prepared: &Prepared, neighbou
         images::insert(transaction.conn, owner, id, given).await?;
     }
     transaction.counts.images += image_count - stored.image_count;
-    update_thread(transaction, &stored, text.as_deref(), i64::from(image_count > 0) - i64::from(stored.image_count > 0));
+    update_thread(
+        transaction,
+        &stored,
+        text.as_deref(),
+        i64::from(image_count > 0) - i64::from(stored.image_count > 0),
+    );
     transaction.changed(ChangeKind::Update, id, &stored.thread_id, version);
-    Ok(ItemOutcome { id, version, duplicate: false })
+    Ok(ItemOutcome {
+        id,
+        version,
+        duplicate: false,
+    })
 }
 
 /// Keeps the thread's count of entries with images, and what recognises a retransmit of its newest entry.
-fn update_thread(transaction: &mut Transaction<'_>, stored: &EntryRow, text: Option<&str>, multimodal_change: i64) {
+fn update_thread(
+    transaction: &mut Transaction<'_>,
+    stored: &EntryRow,
+    text: Option<&str>,
+    multimodal_change: i64,
+) {
     transaction.counts.multimodal += multimodal_change;
-    let Some(thread) = transaction.thread(&stored.thread_id) else { return };
+    let Some(thread) = transaction.thread(&stored.thread_id) else {
+        return;
+    };
     thread.multimodal_count += multimodal_change;
     if let Some(text) = text
         && thread.last_id == stored.id

@@ -15,7 +15,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds: u64 = arguments.next().map_or(Ok(5), |a| a.parse())?;
     let directory = arguments.next().map_or_else(std::env::temp_dir, Into::into);
     let path = directory.join(format!("write-path-{}.db", std::process::id()));
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(measure(&path, callers, Duration::from_secs(seconds)))?;
     for end in ["", "-wal", "-shm", ".lock"] {
         let _ = std::fs::remove_file(format!("{}{end}", path.display()));
@@ -23,7 +26,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-async fn measure(path: &std::path::Path, callers: u64, time: Duration) -> Result<(), Box<dyn std::error::Error>> {
+async fn measure(
+    path: &std::path::Path,
+    callers: u64,
+    time: Duration,
+) -> Result<(), Box<dyn std::error::Error>> {
     let store = Arc::new(SqliteStore::open(Config::new(path))?);
     let counter = Arc::new(AtomicU64::new(0));
     let (started, cpu_before) = (Instant::now(), cpu());
@@ -42,7 +49,9 @@ async fn measure(path: &std::path::Path, callers: u64, time: Duration) -> Result
                     };
                     let entry = entry(n);
                     let begun = Instant::now();
-                    store.store_contexts(&OwnerId::default(), vec![entry], true, options).await?;
+                    store
+                        .store_contexts(&OwnerId::default(), vec![entry], true, options)
+                        .await?;
                     latencies.push(begun.elapsed());
                 }
                 Ok::<_, context_store::StoreError>(latencies)
@@ -55,7 +64,10 @@ async fn measure(path: &std::path::Path, callers: u64, time: Duration) -> Result
     }
     let (elapsed, cpu_used) = (started.elapsed(), cpu() - cpu_before);
     latencies.sort_unstable();
-    let connections = store.statistics(&OwnerId::default(), Read::default()).await?.connections;
+    let connections = store
+        .statistics(&OwnerId::default(), Read::default())
+        .await?
+        .connections;
     eprintln!(
         "{callers} callers: {:.0}/s, p50 {:?}, p99 {:?}, {:.0} µs CPU each, {:.1} in a transaction",
         latencies.len() as f64 / elapsed.as_secs_f64(),
@@ -84,21 +96,40 @@ fn entry(n: u64) -> NewEntry {
     }
     let metadata = serde_json::json!({"status": "active", "agent_name": format!("agent-{}", n % 20), "priority": n % 10,
         "review": {"round": n % 5, "by": {"name": "reviewer"}}});
-    let serde_json::Value::Object(metadata) = metadata else { unreachable!("an object") };
+    let serde_json::Value::Object(metadata) = metadata else {
+        unreachable!("an object")
+    };
     NewEntry {
         thread_id: ThreadId::from_stored(format!("thread-{}", n / 1000 * 10 + n % 10)),
-        source: if n.is_multiple_of(2) { Source::User } else { Source::Agent },
+        source: if n.is_multiple_of(2) {
+            Source::User
+        } else {
+            Source::Agent
+        },
         text,
         images: None,
         metadata: Some(Metadata::from_stored(metadata)),
-        tags: Some(Tags::from_normalised(vec![format!("tag-{}", n % 97), format!("tag-{}", 100 + n % 89)])),
+        tags: Some(Tags::from_normalised(vec![
+            format!("tag-{}", n % 97),
+            format!("tag-{}", 100 + n % 89),
+        ])),
     }
 }
 
 /// Microseconds of processor time of this process so far.
 fn cpu() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let ticks = |at: usize| {
+        fields
+            .get(at)
+            .and_then(|field| field.parse::<f64>().ok())
+            .unwrap_or(0.0)
+    };
     (ticks(11) + ticks(12)) * 10_000.0
 }

@@ -22,7 +22,9 @@ pub(crate) fn apply<I>(
             Err(Failure::Rejected(StoreError::Rejected(error))) if atomic => {
                 return Err(Failure::Rejected(StoreError::Item { index, error }));
             }
-            Err(Failure::Rejected(StoreError::Rejected(error))) => outcomes.push(Err(Box::new(ErrorByMessage(error)))),
+            Err(Failure::Rejected(StoreError::Rejected(error))) => {
+                outcomes.push(Err(Box::new(ErrorByMessage(error))))
+            }
             Err(failure) => return Err(failure),
         }
     }

@@ -3,7 +3,10 @@
 //!
 //! It takes the place of FTS5's own `bm25`, whose constants are fixed ([`context_store::bm25`]), which counts the scope as
 //! part of the text's length, and which looks up in the whole index how rare the scope is.
-#![expect(unsafe_code, reason = "FTS5 takes auxiliary functions as C functions only")]
+#![expect(
+    unsafe_code,
+    reason = "FTS5 takes auxiliary functions as C functions only"
+)]
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -28,11 +31,20 @@ const CONTEXT: c_int = 1;
 /// `api` is FTS5's, of an open connection.
 pub(crate) unsafe fn register(api: *mut ffi::fts5_api) -> c_int {
     // SAFETY: the caller's.
-    let Some(create_function) = (unsafe { api.as_ref() }).and_then(|api| api.xCreateFunction) else {
+    let Some(create_function) = (unsafe { api.as_ref() }).and_then(|api| api.xCreateFunction)
+    else {
         return ffi::SQLITE_ERROR;
     };
     // SAFETY: `match_score` has the signature of an auxiliary function.
-    unsafe { create_function(api, c"match_score".as_ptr(), ptr::null_mut(), Some(match_score), None) }
+    unsafe {
+        create_function(
+            api,
+            c"match_score".as_ptr(),
+            ptr::null_mut(),
+            Some(match_score),
+            None,
+        )
+    }
 }
 
 /// What is the same for every row of a query.
@@ -66,8 +78,15 @@ unsafe extern "C" fn match_score(
 
 /// # Safety
 /// `api` and `row` are what FTS5 called an auxiliary function with.
-unsafe fn score(api: &ffi::Fts5ExtensionApi, row: *mut ffi::Fts5Context, words: c_int, weight: f64) -> Result<f64, c_int> {
-    let (Some(phrase_first), Some(phrase_next), Some(column_size)) = (api.xPhraseFirst, api.xPhraseNext, api.xColumnSize) else {
+unsafe fn score(
+    api: &ffi::Fts5ExtensionApi,
+    row: *mut ffi::Fts5Context,
+    words: c_int,
+    weight: f64,
+) -> Result<f64, c_int> {
+    let (Some(phrase_first), Some(phrase_next), Some(column_size)) =
+        (api.xPhraseFirst, api.xPhraseNext, api.xColumnSize)
+    else {
         return Err(ffi::SQLITE_ERROR);
     };
     // SAFETY: the caller's; the pointers handed over are to locals that outlive each call.
@@ -78,10 +97,19 @@ unsafe fn score(api: &ffi::Fts5ExtensionApi, row: *mut ffi::Fts5Context, words: 
         let norm = K1 * (1.0 - B + B * (f64::from(length) + PADDING) / (query.average + PADDING));
         let mut score = 0.0;
         for (phrase, idf) in (0..).zip(&query.idf) {
-            let mut places = ffi::Fts5PhraseIter { a: ptr::null(), b: ptr::null() };
+            let mut places = ffi::Fts5PhraseIter {
+                a: ptr::null(),
+                b: ptr::null(),
+            };
             let (mut column, mut place) = (0, 0);
             let mut frequency = 0.0;
-            done(phrase_first(row, phrase, &raw mut places, &raw mut column, &raw mut place))?;
+            done(phrase_first(
+                row,
+                phrase,
+                &raw mut places,
+                &raw mut column,
+                &raw mut place,
+            ))?;
             while column >= 0 {
                 frequency += match column {
                     TEXT => 1.0,
@@ -100,9 +128,26 @@ unsafe fn score(api: &ffi::Fts5ExtensionApi, row: *mut ffi::Fts5Context, words: 
 ///
 /// # Safety
 /// As of [`score`]. The reference is valid until FTS5 calls again.
-unsafe fn query<'q>(api: &ffi::Fts5ExtensionApi, row: *mut ffi::Fts5Context, words: c_int) -> Result<&'q Query, c_int> {
-    let (Some(get), Some(set), Some(row_count), Some(total_size), Some(phrase_count), Some(query_phrase)) =
-        (api.xGetAuxdata, api.xSetAuxdata, api.xRowCount, api.xColumnTotalSize, api.xPhraseCount, api.xQueryPhrase)
+unsafe fn query<'q>(
+    api: &ffi::Fts5ExtensionApi,
+    row: *mut ffi::Fts5Context,
+    words: c_int,
+) -> Result<&'q Query, c_int> {
+    let (
+        Some(get),
+        Some(set),
+        Some(row_count),
+        Some(total_size),
+        Some(phrase_count),
+        Some(query_phrase),
+    ) = (
+        api.xGetAuxdata,
+        api.xSetAuxdata,
+        api.xRowCount,
+        api.xColumnTotalSize,
+        api.xPhraseCount,
+        api.xQueryPhrase,
+    )
     else {
         return Err(ffi::SQLITE_ERROR);
     };
@@ -118,23 +163,43 @@ unsafe fn query<'q>(api: &ffi::Fts5ExtensionApi, row: *mut ffi::Fts5Context, wor
         let mut idf = Vec::new();
         for phrase in 0..words.min(phrase_count(row)) {
             let mut with_it = 0_i64;
-            done(query_phrase(row, phrase, (&raw mut with_it).cast::<c_void>(), Some(count_row)))?;
+            done(query_phrase(
+                row,
+                phrase,
+                (&raw mut with_it).cast::<c_void>(),
+                Some(count_row),
+            ))?;
             let with_it = with_it as f64;
-            idf.push(((rows - with_it + 0.5) / (with_it + 0.5)).ln().max(LEAST_IDF));
+            idf.push(
+                ((rows - with_it + 0.5) / (with_it + 0.5))
+                    .ln()
+                    .max(LEAST_IDF),
+            );
         }
-        let made = Box::into_raw(Box::new(Query { idf, average: total as f64 / rows }));
+        let made = Box::into_raw(Box::new(Query {
+            idf,
+            average: total as f64 / rows,
+        }));
         // It takes the box also when it fails.
         done(set(row, made.cast::<c_void>(), Some(forget)))?;
         Ok(&*made)
     }
 }
 
-unsafe extern "C" fn count_row(_: *const ffi::Fts5ExtensionApi, _: *mut ffi::Fts5Context, count: *mut c_void) -> c_int {
+unsafe extern "C" fn count_row(
+    _: *const ffi::Fts5ExtensionApi,
+    _: *mut ffi::Fts5Context,
+    count: *mut c_void,
+) -> c_int {
     // SAFETY: `query` hands over its counter, which nobody else uses meanwhile.
     let count = unsafe { &mut *count.cast::<i64>() };
     *count += 1;
     // SQLite does not ask while FTS5 goes through the rows of a word.
-    if *count % ROWS_BETWEEN_CHECKS == 0 { cancel::code() } else { ffi::SQLITE_OK }
+    if *count % ROWS_BETWEEN_CHECKS == 0 {
+        cancel::code()
+    } else {
+        ffi::SQLITE_OK
+    }
 }
 
 unsafe extern "C" fn forget(query: *mut c_void) {
@@ -143,5 +208,9 @@ unsafe extern "C" fn forget(query: *mut c_void) {
 }
 
 fn done(code: c_int) -> Result<(), c_int> {
-    if code == ffi::SQLITE_OK { Ok(()) } else { Err(code) }
+    if code == ffi::SQLITE_OK {
+        Ok(())
+    } else {
+        Err(code)
+    }
 }

@@ -3,7 +3,10 @@
 //! SQLite asks every few thousand steps of a statement (<https://sqlite.org/c3ref/progress_handler.html>), and so does what
 //! loops outside of it. The answer belongs to the read and not to its connection, so that a read that was stopped cannot
 //! stop the next one.
-#![expect(unsafe_code, reason = "SQLite takes a progress handler as a C function only")]
+#![expect(
+    unsafe_code,
+    reason = "SQLite takes a progress handler as a C function only"
+)]
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -33,7 +36,10 @@ pub(crate) struct Waiting(Arc<AtomicBool>);
 impl Waiting {
     /// The end at which the read is made, which is to be done at the deadline.
     pub fn waiter(&self, deadline: Option<Instant>) -> Waiter {
-        Waiter { gone: Arc::clone(&self.0), deadline }
+        Waiter {
+            gone: Arc::clone(&self.0),
+            deadline,
+        }
     }
 }
 
@@ -58,7 +64,10 @@ impl Waiter {
 
     /// Whether the answer comes in time.
     pub fn waits(&self) -> bool {
-        !self.is_gone() && self.deadline.is_none_or(|deadline| Instant::now() < deadline)
+        !self.is_gone()
+            && self
+                .deadline
+                .is_none_or(|deadline| Instant::now() < deadline)
     }
 
     /// Runs `work`, which ends early when this one does not wait any more.
@@ -85,14 +94,21 @@ fn is_given_up() -> bool {
 /// The one that SQLite gives for an interrupted statement, when no one waits any more.
 pub(crate) fn check() -> QueryResult<()> {
     if is_given_up() {
-        return Err(DieselError::DatabaseError(DatabaseErrorKind::Unknown, Box::new(INTERRUPTED.to_owned())));
+        return Err(DieselError::DatabaseError(
+            DatabaseErrorKind::Unknown,
+            Box::new(INTERRUPTED.to_owned()),
+        ));
     }
     Ok(())
 }
 
 /// As [`check`], for C: a result code.
 pub(crate) fn code() -> c_int {
-    if is_given_up() { ffi::SQLITE_INTERRUPT } else { ffi::SQLITE_OK }
+    if is_given_up() {
+        ffi::SQLITE_INTERRUPT
+    } else {
+        ffi::SQLITE_OK
+    }
 }
 
 /// Lets SQLite ask while it runs statements on this connection.
@@ -120,7 +136,9 @@ mod tests {
     use crate::tokenizer;
 
     fn count_to(conn: &mut SqliteConnection, last: i64) -> QueryResult<i64> {
-        let sql = format!("(WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT count(*) FROM n)");
+        let sql = format!(
+            "(WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < {last}) SELECT count(*) FROM n)"
+        );
         diesel::select(diesel::dsl::sql::<BigInt>(&sql)).get_result(conn)
     }
 
@@ -142,9 +160,16 @@ mod tests {
         let error = waiter.run(|| count_to(&mut conn, i64::MAX)).unwrap_err();
         assert_eq!(error.to_string(), INTERRUPTED);
         leaving.join().unwrap();
-        assert_eq!(count_to(&mut conn, 100_000), Ok(100_000), "outside of a read nothing is given up");
+        assert_eq!(
+            count_to(&mut conn, 100_000),
+            Ok(100_000),
+            "outside of a read nothing is given up"
+        );
         let next = Waiting::default();
-        assert_eq!(next.waiter(None).run(|| count_to(&mut conn, 100_000)), Ok(100_000));
+        assert_eq!(
+            next.waiter(None).run(|| count_to(&mut conn, 100_000)),
+            Ok(100_000)
+        );
     }
 
     #[test]
@@ -152,7 +177,12 @@ mod tests {
         let mut conn = connection();
         let waiting = Waiting::default();
         let waiter = waiting.waiter(Some(Instant::now() + Duration::from_millis(20)));
-        assert!(waiter.clone().run(|| count_to(&mut conn, i64::MAX)).is_err());
+        assert!(
+            waiter
+                .clone()
+                .run(|| count_to(&mut conn, i64::MAX))
+                .is_err()
+        );
         assert!(waiter.run(check).is_err());
         assert!(check().is_ok());
     }

@@ -63,6 +63,8 @@ impl Started {
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        [Self::ByHand, Self::Automatically].into_iter().find(|started| started.as_str() == text)
+        [Self::ByHand, Self::Automatically]
+            .into_iter()
+            .find(|started| started.as_str() == text)
     }
 }

@@ -42,7 +42,11 @@ pub(crate) struct WriterSettings {
 
 /// The one connection that writes.
 pub(crate) fn writer(settings: &WriterSettings) -> Result<SqliteConnection, ConnectError> {
-    let WriterSettings { path, busy_timeout, max_file_bytes } = settings;
+    let WriterSettings {
+        path,
+        busy_timeout,
+        max_file_bytes,
+    } = settings;
     let mut conn = connect(path, *busy_timeout)?;
     let mode = pragma_text(&mut conn, "PRAGMA journal_mode = WAL")?;
     if mode != "wal" {
@@ -56,13 +60,22 @@ pub(crate) fn writer(settings: &WriterSettings) -> Result<SqliteConnection, Conn
     if let Some(bytes) = max_file_bytes {
         let page_size = pragma_int(&mut conn, "PRAGMA page_size")?;
         let pages = i64::try_from(*bytes).unwrap_or(i64::MAX) / page_size.max(1);
-        pragma_int(&mut conn, &format!("PRAGMA max_page_count = {}", pages.clamp(1, i64::from(u32::MAX) - 1)))?;
+        pragma_int(
+            &mut conn,
+            &format!(
+                "PRAGMA max_page_count = {}",
+                pages.clamp(1, i64::from(u32::MAX) - 1)
+            ),
+        )?;
     }
     Ok(conn)
 }
 
 /// A connection that only reads.
-pub(crate) fn reader(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
+pub(crate) fn reader(
+    path: &Path,
+    busy_timeout: Duration,
+) -> Result<SqliteConnection, ConnectError> {
     let mut conn = connect(path, busy_timeout)?;
     conn.batch_execute("PRAGMA query_only = ON; PRAGMA cache_size = -4096")?;
     Ok(conn)
@@ -71,11 +84,19 @@ pub(crate) fn reader(path: &Path, busy_timeout: Duration) -> Result<SqliteConnec
 fn connect(path: &Path, busy_timeout: Duration) -> Result<SqliteConnection, ConnectError> {
     // Absolute, so that no file name is taken for a URI.
     let path = std::path::absolute(path).ok();
-    let path = path.as_deref().and_then(Path::to_str).ok_or(ConnectError::Path)?;
+    let path = path
+        .as_deref()
+        .and_then(Path::to_str)
+        .ok_or(ConnectError::Path)?;
     let mut conn = SqliteConnection::establish(path)?;
     // First of all: every other statement may meet a lock.
-    conn.batch_execute(&format!("PRAGMA busy_timeout = {}", busy_timeout.as_millis()))?;
-    conn.batch_execute(&format!("PRAGMA mmap_size = {MMAP_BYTES}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF"))?;
+    conn.batch_execute(&format!(
+        "PRAGMA busy_timeout = {}",
+        busy_timeout.as_millis()
+    ))?;
+    conn.batch_execute(&format!(
+        "PRAGMA mmap_size = {MMAP_BYTES}; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF"
+    ))?;
     Ok(conn)
 }
 

@@ -43,7 +43,10 @@ struct Doomed {
 }
 
 /// Deletes what the criteria select and gives how many entries that were.
-pub(crate) fn delete(transaction: &mut Transaction<'_>, criteria: &DeleteCriteria) -> Result<u64, Failure> {
+pub(crate) fn delete(
+    transaction: &mut Transaction<'_>,
+    criteria: &DeleteCriteria,
+) -> Result<u64, Failure> {
     let select = select(transaction, criteria);
     let mut touched: BTreeMap<String, Leaving> = BTreeMap::new();
     let mut deleted = 0u64;
@@ -81,7 +84,11 @@ struct Leaving {
 }
 
 /// Leaves the entries after deleted ones to be indexed without their words.
-fn take_words_along(transaction: &mut Transaction<'_>, thread_id: &str, mut places: Vec<(i64, i64)>) -> Result<(), Failure> {
+fn take_words_along(
+    transaction: &mut Transaction<'_>,
+    thread_id: &str,
+    mut places: Vec<(i64, i64)>,
+) -> Result<(), Failure> {
     places.sort_unstable();
     let owner = transaction.owner.owner;
     let mut next = None;
@@ -90,35 +97,66 @@ fn take_words_along(transaction: &mut Transaction<'_>, thread_id: &str, mut plac
         if next.is_some_and(|next| (created_at, row_id) < next) {
             continue;
         }
-        next = transaction.neighbour_changed(&Place { owner, thread_id, created_at, row_id })?;
+        next = transaction.neighbour_changed(&Place {
+            owner,
+            thread_id,
+            created_at,
+            row_id,
+        })?;
     }
     Ok(())
 }
 
 fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment {
-    let DeleteCriteria { within: reach, ids, threads, source, created_before } = criteria;
-    let mut select = Fragment::new("SELECT row_id, thread_id, source, image_count, created_at, version, tags FROM entries");
+    let DeleteCriteria {
+        within: reach,
+        ids,
+        threads,
+        source,
+        created_before,
+    } = criteria;
+    let mut select = Fragment::new(
+        "SELECT row_id, thread_id, source, image_count, created_at, version, tags FROM entries",
+    );
     if ids.is_some() {
         // Without statistics the planner may think that an owner has fewer entries than there are ids.
         select.push(" NOT INDEXED");
     }
-    select.push(" WHERE owner = ").bind(Bind::Int(transaction.owner.owner));
+    select
+        .push(" WHERE owner = ")
+        .bind(Bind::Int(transaction.owner.owner));
     if let Some(ids) = ids {
-        let row_ids: Vec<i64> = ids.iter().filter_map(|&id| transaction.owner.row_id(id)).collect();
-        select.push(" AND row_id IN (SELECT value FROM json_each(").bind(Bind::Text(serde_json::json!(row_ids).to_string())).push("))");
+        let row_ids: Vec<i64> = ids
+            .iter()
+            .filter_map(|&id| transaction.owner.row_id(id))
+            .collect();
+        select
+            .push(" AND row_id IN (SELECT value FROM json_each(")
+            .bind(Bind::Text(serde_json::json!(row_ids).to_string()))
+            .push("))");
     }
     if let Some(reach) = reach {
         select.push(" AND ").append(within("thread_id", reach));
     }
     if let Some(threads) = threads {
-        let threads: Vec<&str> = threads.iter().map(context_model::ThreadId::as_str).collect();
-        select.push(" AND thread_id IN (SELECT value FROM json_each(").bind(Bind::Text(serde_json::json!(threads).to_string())).push("))");
+        let threads: Vec<&str> = threads
+            .iter()
+            .map(context_model::ThreadId::as_str)
+            .collect();
+        select
+            .push(" AND thread_id IN (SELECT value FROM json_each(")
+            .bind(Bind::Text(serde_json::json!(threads).to_string()))
+            .push("))");
     }
     if let Some(source) = source {
-        select.push(" AND source = ").bind(Bind::Text(source.as_str().to_owned()));
+        select
+            .push(" AND source = ")
+            .bind(Bind::Text(source.as_str().to_owned()));
     }
     if let Some(before) = created_before {
-        select.push(" AND created_at < ").bind(Bind::Int(before.micros()));
+        select
+            .push(" AND created_at < ")
+            .bind(Bind::Int(before.micros()));
     }
     if ids.is_none() && threads.is_none() && created_before.is_none() {
         // A source alone would delete half of everything; the operation refuses it, and so does the store.
@@ -128,8 +166,20 @@ fn select(transaction: &Transaction<'_>, criteria: &DeleteCriteria) -> Fragment 
     select
 }
 
-fn delete_entry(transaction: &mut Transaction<'_>, entry: &Doomed, source: Source) -> Result<(), Failure> {
-    let Doomed { row_id, thread_id, source: _, image_count, created_at: _, version, tags } = entry;
+fn delete_entry(
+    transaction: &mut Transaction<'_>,
+    entry: &Doomed,
+    source: Source,
+) -> Result<(), Failure> {
+    let Doomed {
+        row_id,
+        thread_id,
+        source: _,
+        image_count,
+        created_at: _,
+        version,
+        tags,
+    } = entry;
     let owner = transaction.owner.owner;
     let tags = parse_tags(tags).map_err(Failure::Rejected)?;
     tags::remove(transaction, *row_id, &tags)?;
@@ -138,7 +188,10 @@ fn delete_entry(transaction: &mut Transaction<'_>, entry: &Doomed, source: Sourc
     }
     vectors::remove(transaction, *row_id)?;
     diesel::delete(table::table.find(row_id)).execute(transaction.conn)?;
-    transaction.full_text(FullTextChange::Delete { owner, row_id: *row_id });
+    transaction.full_text(FullTextChange::Delete {
+        owner,
+        row_id: *row_id,
+    });
     transaction.changed(ChangeKind::Delete, id_of_row(*row_id), thread_id, *version)?;
     let counts = &mut transaction.owner;
     counts.entry_count -= 1;

@@ -35,20 +35,54 @@ pub(crate) struct EntryRow {
 
 impl EntryRow {
     fn bytes(&self) -> u64 {
-        (self.text.len() + self.metadata.len() + self.tags.len() + self.summary.len() + self.thread_id.len()) as u64
+        (self.text.len()
+            + self.metadata.len()
+            + self.tags.len()
+            + self.summary.len()
+            + self.thread_id.len()) as u64
     }
 
     /// What its checksums cover.
     pub fn content(&self) -> StoredContent<'_> {
-        let Self { row_id, version, metadata, text, seal, .. } = self;
-        StoredContent { id: id_of_row(*row_id), version: *version, seal: seal.as_deref(), text, metadata }
+        let Self {
+            row_id,
+            version,
+            metadata,
+            text,
+            seal,
+            ..
+        } = self;
+        StoredContent {
+            id: id_of_row(*row_id),
+            version: *version,
+            seal: seal.as_deref(),
+            text,
+            metadata,
+        }
     }
 
     /// The entry, without images. At most `text_chars` characters of the text were read.
     pub fn into_entry(self, text_chars: Option<u32>) -> Result<StoredEntry, StoreError> {
         let checked = seal::check_entry(&self.content(), seal::is_whole(&self.text, text_chars));
-        let Self { row_id, thread_id, source, image_count, version, created_at, updated_at, tags, summary, metadata, text, seal: _ } = self;
-        let mut damage = if let Checked::Damaged(part) = checked { Some(part) } else { None };
+        let Self {
+            row_id,
+            thread_id,
+            source,
+            image_count,
+            version,
+            created_at,
+            updated_at,
+            tags,
+            summary,
+            metadata,
+            text,
+            seal: _,
+        } = self;
+        let mut damage = if let Checked::Damaged(part) = checked {
+            Some(part)
+        } else {
+            None
+        };
         let metadata = ObjectText::from_slice(metadata.as_bytes()).unwrap_or_else(|_| {
             damage.get_or_insert(Part::Metadata);
             ObjectText::default()
@@ -72,7 +106,10 @@ impl EntryRow {
 }
 
 pub(crate) fn parse_source(text: &str) -> Result<Source, StoreError> {
-    [Source::User, Source::Agent].into_iter().find(|source| source.as_str() == text).ok_or_else(|| unreadable("source", None))
+    [Source::User, Source::Agent]
+        .into_iter()
+        .find(|source| source.as_str() == text)
+        .ok_or_else(|| unreadable("source", None))
 }
 
 pub(crate) fn parse_metadata(json: &str) -> Result<JsonObject, StoreError> {
@@ -93,7 +130,11 @@ diesel::define_sql_function! {
 }
 
 /// The row with this row id and the first characters of its text.
-fn find_start(conn: &mut SqliteConnection, row_id: i64, chars: u32) -> QueryResult<Option<EntryRow>> {
+fn find_start(
+    conn: &mut SqliteConnection,
+    row_id: i64,
+    chars: u32,
+) -> QueryResult<Option<EntryRow>> {
     entries::table
         .find(row_id)
         .select((
@@ -116,7 +157,11 @@ fn find_start(conn: &mut SqliteConnection, row_id: i64, chars: u32) -> QueryResu
 
 /// The row with this row id.
 pub(crate) fn find(conn: &mut SqliteConnection, row_id: i64) -> QueryResult<Option<EntryRow>> {
-    entries::table.find(row_id).select(EntryRow::as_select()).get_result(conn).optional()
+    entries::table
+        .find(row_id)
+        .select(EntryRow::as_select())
+        .get_result(conn)
+        .optional()
 }
 
 /// The entries with these row ids, in the same order; unknown ones are skipped.
@@ -139,7 +184,9 @@ pub(crate) fn load(
             None => find(conn, row_id),
             Some(chars) => find_start(conn, row_id, chars),
         };
-        let Some(row) = row.map_err(store_error)? else { continue };
+        let Some(row) = row.map_err(store_error)? else {
+            continue;
+        };
         bytes = bytes.saturating_add(row.bytes());
         selection.memory.take(row.bytes())?;
         if bytes > selection.max_bytes && !found.is_empty() {
@@ -178,5 +225,9 @@ fn too_large(selection: &RowSelection) -> StoreError {
     } else {
         "ask for fewer entries (include_images=false is set already)"
     };
-    Error::new(Reason::ResultTooLarge, format!("the result would exceed {limit} bytes; {advice}")).into()
+    Error::new(
+        Reason::ResultTooLarge,
+        format!("the result would exceed {limit} bytes; {advice}"),
+    )
+    .into()
 }

@@ -63,9 +63,20 @@ pub(crate) fn kind(message: &str) -> Kind {
         "vtable constructor failed",
     ]) {
         Kind::Corrupt
-    } else if says(&["readonly database", "unable to open database", "access permission denied", "authorization denied"]) {
+    } else if says(&[
+        "readonly database",
+        "unable to open database",
+        "access permission denied",
+        "authorization denied",
+    ]) {
         Kind::ReadOnly
-    } else if says(&["disk i/o error", "database is locked", "table is locked", "out of memory", "locking protocol"]) {
+    } else if says(&[
+        "disk i/o error",
+        "database is locked",
+        "table is locked",
+        "out of memory",
+        "locking protocol",
+    ]) {
         Kind::Unavailable
     } else if message == cancel::INTERRUPTED {
         Kind::Interrupted
@@ -76,7 +87,8 @@ pub(crate) fn kind(message: &str) -> Kind {
 
 /// A driver error as the store's callers see it.
 pub(crate) fn store_error(error: DieselError) -> StoreError {
-    if matches!(&error, DieselError::DeserializationError(source) if source.is::<std::str::Utf8Error>()) {
+    if matches!(&error, DieselError::DeserializationError(source) if source.is::<std::str::Utf8Error>())
+    {
         return unreadable("text", None);
     }
     if error.to_string() == "malformed JSON" {
@@ -114,5 +126,7 @@ pub(crate) struct Unreadable {
 /// The database holds something that cannot have been written by this program.
 pub(crate) fn unreadable(what: &'static str, source: Option<serde_json::Error>) -> StoreError {
     let sentence = format!("a stored {what} cannot be read: it is damaged");
-    StoreError::Rejected(Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }))
+    StoreError::Rejected(
+        Error::new(Reason::StorageCorrupt, sentence).with_source(Unreadable { what, source }),
+    )
 }

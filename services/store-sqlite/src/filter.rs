@@ -14,29 +14,44 @@ pub(crate) mod tests;
 pub(crate) use index::index_statement;
 pub(crate) use select::{Candidates, candidates, json_list, select};
 
-use context_model::{Condition, ContentType, Filter, MetadataPath, Tags, ThreadPattern, ThreadSet, end_of_prefix};
+use context_model::{
+    Condition, ContentType, Filter, MetadataPath, Tags, ThreadPattern, ThreadSet, end_of_prefix,
+};
 
 use crate::sql::{Bind, Fragment};
 
 /// The condition on rows of `entries` that an owner's entry satisfies the filter.
 pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
-    let Filter { within: reach, thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
+    let Filter {
+        within: reach,
+        thread_id,
+        source,
+        tags,
+        content_type,
+        conditions,
+        created_from,
+        created_to,
+    } = filter;
     let mut all = Fragment::new("entries.owner = ");
     all.bind(Bind::Int(owner));
     if let Some(reach) = reach {
         all.push(" AND ").append(within("entries.thread_id", reach));
     }
     if let Some(thread_id) = thread_id {
-        all.push(" AND entries.thread_id = ").bind(Bind::Text(thread_id.as_str().to_owned()));
+        all.push(" AND entries.thread_id = ")
+            .bind(Bind::Text(thread_id.as_str().to_owned()));
     }
     if let Some(from) = created_from {
-        all.push(" AND entries.created_at >= ").bind(Bind::Int(from.micros()));
+        all.push(" AND entries.created_at >= ")
+            .bind(Bind::Int(from.micros()));
     }
     if let Some(to) = created_to {
-        all.push(" AND entries.created_at <= ").bind(Bind::Int(to.micros()));
+        all.push(" AND entries.created_at <= ")
+            .bind(Bind::Int(to.micros()));
     }
     if let Some(source) = source {
-        all.push(" AND entries.source = ").bind(Bind::Text(source.as_str().to_owned()));
+        all.push(" AND entries.source = ")
+            .bind(Bind::Text(source.as_str().to_owned()));
     }
     match content_type {
         None => {}
@@ -44,15 +59,20 @@ pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
         Some(ContentType::Multimodal) => _ = all.push(" AND entries.image_count > 0"),
     }
     if let Some(tags) = tags {
-        all.push(" AND EXISTS (SELECT 1 FROM entry_tags WHERE entry_tags.owner = ").bind(Bind::Int(owner));
-        all.push(" AND entry_tags.tag IN (").append(tag_list(tags)).push(") AND entry_tags.row_id = entries.row_id)");
+        all.push(" AND EXISTS (SELECT 1 FROM entry_tags WHERE entry_tags.owner = ")
+            .bind(Bind::Int(owner));
+        all.push(" AND entry_tags.tag IN (")
+            .append(tag_list(tags))
+            .push(") AND entry_tags.row_id = entries.row_id)");
     }
     for condition in conditions {
         #[cfg(test)]
         let broken = tests::broken(condition);
         #[cfg(test)]
         let condition = broken.as_ref().unwrap_or(condition);
-        all.push(" AND (").append(condition::compile(condition)).push(")");
+        all.push(" AND (")
+            .append(condition::compile(condition))
+            .push(")");
     }
     all
 }
@@ -66,7 +86,8 @@ pub(crate) fn is_served(condition: &Condition, indexed: &[MetadataPath]) -> bool
 pub(crate) fn within(column: &str, threads: &ThreadSet) -> Fragment {
     let mut any = Fragment::new("(");
     for (i, pattern) in threads.patterns().iter().enumerate() {
-        any.push(if i == 0 { "" } else { " OR " }).append(one_of(column, pattern));
+        any.push(if i == 0 { "" } else { " OR " })
+            .append(one_of(column, pattern));
     }
     any.push(")");
     any
@@ -76,11 +97,19 @@ pub(crate) fn within(column: &str, threads: &ThreadSet) -> Fragment {
 fn one_of(column: &str, pattern: &ThreadPattern) -> Fragment {
     let mut one = Fragment::default();
     match pattern {
-        ThreadPattern::Name(name) => _ = one.push(column).push(" = ").bind(Bind::Text(name.clone())),
+        ThreadPattern::Name(name) => {
+            _ = one.push(column).push(" = ").bind(Bind::Text(name.clone()))
+        }
         ThreadPattern::Prefix(prefix) => {
-            one.push("(").push(column).push(" >= ").bind(Bind::Text(prefix.clone()));
+            one.push("(")
+                .push(column)
+                .push(" >= ")
+                .bind(Bind::Text(prefix.clone()));
             if let Some(end) = end_of_prefix(prefix) {
-                one.push(" AND ").push(column).push(" < ").bind(Bind::Text(end));
+                one.push(" AND ")
+                    .push(column)
+                    .push(" < ")
+                    .bind(Bind::Text(end));
             }
             one.push(")");
         }

@@ -56,7 +56,9 @@ impl FullTextChange {
     /// What the change is about.
     const fn row(&self) -> (i64, i64) {
         match self {
-            Self::Insert { owner, row_id, .. } | Self::Delete { owner, row_id } | Self::Renew { owner, row_id } => (*owner, *row_id),
+            Self::Insert { owner, row_id, .. }
+            | Self::Delete { owner, row_id }
+            | Self::Renew { owner, row_id } => (*owner, *row_id),
         }
     }
 
@@ -64,9 +66,25 @@ impl FullTextChange {
         match self {
             Self::Delete { owner, row_id } => fts::delete(conn, owner, row_id),
             Self::Renew { owner, row_id } => renew(conn, owner, row_id, neighbours),
-            Self::Insert { owner, row_id, text, context, thread_id, source, content_type, tags } => {
-                let document =
-                    Document { row_id, text: &text, context: &context, thread_id: &thread_id, source, content_type, tags: &tags };
+            Self::Insert {
+                owner,
+                row_id,
+                text,
+                context,
+                thread_id,
+                source,
+                content_type,
+                tags,
+            } => {
+                let document = Document {
+                    row_id,
+                    text: &text,
+                    context: &context,
+                    thread_id: &thread_id,
+                    source,
+                    content_type,
+                    tags: &tags,
+                };
                 fts::insert(conn, owner, &document)
             }
         }
@@ -74,11 +92,24 @@ impl FullTextChange {
 }
 
 /// Indexes an entry again, as it is now.
-fn renew(conn: &mut SqliteConnection, owner: i64, row_id: i64, neighbours: &Neighbours) -> QueryResult<()> {
-    let Some(row) = entries::find(conn, row_id)? else { return Ok(()) };
-    let place = Place { owner, thread_id: &row.thread_id, created_at: row.created_at, row_id };
+fn renew(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_id: i64,
+    neighbours: &Neighbours,
+) -> QueryResult<()> {
+    let Some(row) = entries::find(conn, row_id)? else {
+        return Ok(());
+    };
+    let place = Place {
+        owner,
+        thread_id: &row.thread_id,
+        created_at: row.created_at,
+        row_id,
+    };
     let context = neighbours.of_old(conn, &place)?;
-    let unreadable = |_| diesel::result::Error::DeserializationError("a stored entry cannot be read".into());
+    let unreadable =
+        |_| diesel::result::Error::DeserializationError("a stored entry cannot be read".into());
     let document = Document {
         row_id,
         text: &Indexable::plain(&row.text),
@@ -93,8 +124,14 @@ fn renew(conn: &mut SqliteConnection, owner: i64, row_id: i64, neighbours: &Neig
 }
 
 /// Makes the waiting changes; those of one row in order.
-pub(crate) fn apply(conn: &mut SqliteConnection, changes: &mut Vec<FullTextChange>, neighbours: &Neighbours) -> QueryResult<()> {
+pub(crate) fn apply(
+    conn: &mut SqliteConnection,
+    changes: &mut Vec<FullTextChange>,
+    neighbours: &Neighbours,
+) -> QueryResult<()> {
     // FTS5 writes its pending words to disk whenever a row id is lower than the one before (`sqlite3Fts5IndexBeginWrite`).
     changes.sort_by_key(FullTextChange::row);
-    changes.drain(..).try_for_each(|change| change.apply(conn, neighbours))
+    changes
+        .drain(..)
+        .try_for_each(|change| change.apply(conn, neighbours))
 }

@@ -23,19 +23,33 @@ pub(crate) fn find<T: Recorded>(
     let found: Option<(Vec<u8>, String, i64)> = idempotency::table
         .find((owner, &key.key))
         .filter(idempotency::at.gt(Idempotency::forgotten_up_to(now)))
-        .select((idempotency::request_hash, idempotency::outcome, idempotency::revision))
+        .select((
+            idempotency::request_hash,
+            idempotency::outcome,
+            idempotency::revision,
+        ))
         .get_result(conn)
         .optional()?;
-    let Some((hash, outcome, revision)) = found else { return Ok(None) };
+    let Some((hash, outcome, revision)) = found else {
+        return Ok(None);
+    };
     key.check(&hash)?;
-    let record = serde_json::from_str(&outcome).map_err(|e| Failure::Rejected(unreadable("idempotency record", Some(e))))?;
+    let record = serde_json::from_str(&outcome)
+        .map_err(|e| Failure::Rejected(unreadable("idempotency record", Some(e))))?;
     let outcome = T::from_record(record).ok_or_else(Idempotency::reused)?;
     Ok(Some(Written { outcome, revision }))
 }
 
 /// Whether there is an outcome under this key.
-pub(crate) fn is_recorded(conn: &mut SqliteConnection, owner: i64, key: &str, now: Timestamp) -> QueryResult<bool> {
-    let found = idempotency::table.find((owner, key)).filter(idempotency::at.gt(Idempotency::forgotten_up_to(now)));
+pub(crate) fn is_recorded(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    key: &str,
+    now: Timestamp,
+) -> QueryResult<bool> {
+    let found = idempotency::table
+        .find((owner, key))
+        .filter(idempotency::at.gt(Idempotency::forgotten_up_to(now)));
     diesel::select(diesel::dsl::exists(found)).get_result(conn)
 }
 
@@ -47,9 +61,14 @@ pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, now: Timestamp) -> 
         bytes: i64,
     }
     let mut sum = Fragment::new("SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ");
-    sum.bind(Bind::Int(Idempotency::OVERHEAD_BYTES)).push("), 0) AS bytes FROM idempotency WHERE owner = ").bind(Bind::Int(owner));
-    sum.push(" AND at > ").bind(Bind::Int(Idempotency::forgotten_up_to(now)));
-    Ok(sql::query::<Sum>(conn, &sum)?.pop().map_or(0, |sum| sum.bytes))
+    sum.bind(Bind::Int(Idempotency::OVERHEAD_BYTES))
+        .push("), 0) AS bytes FROM idempotency WHERE owner = ")
+        .bind(Bind::Int(owner));
+    sum.push(" AND at > ")
+        .bind(Bind::Int(Idempotency::forgotten_up_to(now)));
+    Ok(sql::query::<Sum>(conn, &sum)?
+        .pop()
+        .map_or(0, |sum| sum.bytes))
 }
 
 /// Keeps the outcome, and forgets the owner's old ones.
@@ -60,7 +79,9 @@ pub(crate) fn record<T: Recorded>(
     now: Timestamp,
     written: &Written<T>,
 ) -> Result<(), Failure> {
-    let old = idempotency::table.filter(idempotency::owner.eq(owner)).filter(idempotency::at.le(Idempotency::forgotten_up_to(now)));
+    let old = idempotency::table
+        .filter(idempotency::owner.eq(owner))
+        .filter(idempotency::at.le(Idempotency::forgotten_up_to(now)));
     diesel::delete(old).execute(conn)?;
     let outcome = serde_json::to_string(&written.outcome.to_record())
         .map_err(|e| Failure::Rejected(context_store::StoreError::Internal(e.into())))?;

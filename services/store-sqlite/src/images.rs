@@ -33,16 +33,33 @@ pub(crate) struct Images {
 
 impl Default for Images {
     fn default() -> Self {
-        Self { images: Vec::new(), sound: true }
+        Self {
+            images: Vec::new(),
+            sound: true,
+        }
     }
 }
 
 /// Stores an entry's images in order.
-pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, row_id: i64, given: &[NewImage]) -> QueryResult<()> {
+pub(crate) fn insert(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_id: i64,
+    given: &[NewImage],
+) -> QueryResult<()> {
     let id = id_of_row(row_id);
     for (position, image) in (0i64..).zip(given) {
-        let metadata = image.metadata.as_ref().map(context_model::Metadata::to_json);
-        let seal = seal::image(id, position, &image.mime_type, metadata.as_deref(), &image.data);
+        let metadata = image
+            .metadata
+            .as_ref()
+            .map(context_model::Metadata::to_json);
+        let seal = seal::image(
+            id,
+            position,
+            &image.mime_type,
+            metadata.as_deref(),
+            &image.data,
+        );
         diesel::insert_into(images::table)
             .values((
                 images::owner.eq(owner),
@@ -60,20 +77,44 @@ pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, row_id: i64, given
 
 /// Deletes an entry's images.
 pub(crate) fn delete(conn: &mut SqliteConnection, owner: i64, row_id: i64) -> QueryResult<()> {
-    diesel::delete(images::table.filter(images::owner.eq(owner)).filter(images::row_id.eq(row_id))).execute(conn)?;
+    diesel::delete(
+        images::table
+            .filter(images::owner.eq(owner))
+            .filter(images::row_id.eq(row_id)),
+    )
+    .execute(conn)?;
     Ok(())
 }
 
 /// Whether an entry has exactly these images.
-pub(crate) fn same(conn: &mut SqliteConnection, owner: i64, row_id: i64, given: &[NewImage]) -> Result<bool, StoreError> {
-    let stored = load(conn, owner, &[row_id])?.remove(&row_id).unwrap_or_default().images;
+pub(crate) fn same(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_id: i64,
+    given: &[NewImage],
+) -> Result<bool, StoreError> {
+    let stored = load(conn, owner, &[row_id])?
+        .remove(&row_id)
+        .unwrap_or_default()
+        .images;
     Ok(stored.len() == given.len()
         && stored.iter().zip(given).all(|(stored, given)| {
-            let ImageInput { data, mime_type, metadata } = stored;
-            let NewImage { data: given_data, mime_type: given_type, metadata: given_metadata } = given;
+            let ImageInput {
+                data,
+                mime_type,
+                metadata,
+            } = stored;
+            let NewImage {
+                data: given_data,
+                mime_type: given_type,
+                metadata: given_metadata,
+            } = given;
             data.0 == *given_data
                 && mime_type.as_deref() == Some(given_type.as_str())
-                && metadata.as_ref() == given_metadata.as_ref().map(context_model::Metadata::as_object)
+                && metadata.as_ref()
+                    == given_metadata
+                        .as_ref()
+                        .map(context_model::Metadata::as_object)
         }))
 }
 
@@ -82,35 +123,61 @@ pub(crate) fn bytes(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) ->
     let mut bytes = 0;
     // A statement for one entry stays prepared; one for a list would be prepared for each.
     for &row_id in row_ids {
-        let of_entry = images::table.filter(images::owner.eq(owner)).filter(images::row_id.eq(row_id));
+        let of_entry = images::table
+            .filter(images::owner.eq(owner))
+            .filter(images::row_id.eq(row_id));
         let lengths: Vec<i64> = of_entry.select(octet_length(images::data)).load(conn)?;
-        bytes += lengths.iter().map(|length| length.unsigned_abs()).sum::<u64>();
+        bytes += lengths
+            .iter()
+            .map(|length| length.unsigned_abs())
+            .sum::<u64>();
     }
     Ok(bytes)
 }
 
 /// The images of these entries by row id, each entry's in order.
-pub(crate) fn load(conn: &mut SqliteConnection, owner: i64, row_ids: &[i64]) -> Result<HashMap<i64, Images>, StoreError> {
+pub(crate) fn load(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    row_ids: &[i64],
+) -> Result<HashMap<i64, Images>, StoreError> {
     let mut found = HashMap::new();
     for &row_id in row_ids {
         let rows: Vec<ImageRow> = images::table
             .filter(images::owner.eq(owner))
             .filter(images::row_id.eq(row_id))
             .order(images::position)
-            .select((images::position, images::mime_type, images::metadata, images::data, images::seal))
+            .select((
+                images::position,
+                images::mime_type,
+                images::metadata,
+                images::data,
+                images::seal,
+            ))
             .load(conn)
             .map_err(store_error)?;
         let mut images = Images::default();
         for (position, mime_type, metadata, data, seal) in rows {
             let mime_type = String::from(mime_type);
-            images.sound &=
-                seal::agrees(seal.as_deref(), || seal::image(id_of_row(row_id), position, &mime_type, metadata.as_deref(), &data));
+            images.sound &= seal::agrees(seal.as_deref(), || {
+                seal::image(
+                    id_of_row(row_id),
+                    position,
+                    &mime_type,
+                    metadata.as_deref(),
+                    &data,
+                )
+            });
             let metadata = metadata.and_then(|json| {
                 let object = serde_json::from_str(&json);
                 images.sound &= object.is_ok();
                 object.ok()
             });
-            images.images.push(ImageInput { data: ImageBytes(data), mime_type: Some(mime_type), metadata });
+            images.images.push(ImageInput {
+                data: ImageBytes(data),
+                mime_type: Some(mime_type),
+                metadata,
+            });
         }
         if !images.images.is_empty() {
             found.insert(row_id, images);

@@ -22,7 +22,11 @@ impl Indexable {
     pub fn plain(text: &str) -> Self {
         // Nothing of it is stored, so a space in front is not seen.
         let marked = text.starts_with([VERBATIM, READY]);
-        Self(if marked { format!(" {text}").into() } else { text.into() })
+        Self(if marked {
+            format!(" {text}").into()
+        } else {
+            text.into()
+        })
     }
 
     /// A text that is analyzed here.
@@ -57,7 +61,10 @@ pub(crate) struct Preparation {
 
 impl Preparation {
     pub fn new(language: Language) -> Self {
-        Self { analyzer: Analyzer::new(language), bytes_left: BEFORE_QUEUED }
+        Self {
+            analyzer: Analyzer::new(language),
+            bytes_left: BEFORE_QUEUED,
+        }
     }
 
     /// The next text.

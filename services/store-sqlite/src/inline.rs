@@ -31,12 +31,19 @@ pub(crate) struct Inline {
 impl Inline {
     /// Lookups through these connections, which must not wait for locks.
     pub fn new(connections: Vec<SqliteConnection>) -> Self {
-        Self { connections: Mutex::new(connections), epoch: Instant::now(), resting_until: AtomicU64::new(0) }
+        Self {
+            connections: Mutex::new(connections),
+            epoch: Instant::now(),
+            resting_until: AtomicU64::new(0),
+        }
     }
 
     /// Runs `work` in a transaction of its own. `None` when it has to go through a reader thread: lookups rest, no
     /// connection is free, `work` itself says so, or it failed, perhaps only because it did not wait for a lock.
-    pub fn try_read<T>(&self, work: impl FnOnce(&mut SqliteConnection) -> Result<Option<T>, StoreError>) -> Option<T> {
+    pub fn try_read<T>(
+        &self,
+        work: impl FnOnce(&mut SqliteConnection) -> Result<Option<T>, StoreError>,
+    ) -> Option<T> {
         let started = Instant::now();
         if self.since_epoch(started) < self.resting_until.load(Ordering::Relaxed) {
             return None;
@@ -46,7 +53,8 @@ impl Inline {
         self.lock().push(conn);
         let ended = Instant::now();
         if ended.duration_since(started) > SLOW {
-            self.resting_until.store(self.since_epoch(ended + REST), Ordering::Relaxed);
+            self.resting_until
+                .store(self.since_epoch(ended + REST), Ordering::Relaxed);
         }
         outcome.ok().flatten()
     }
@@ -67,7 +75,9 @@ impl Inline {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SqliteConnection>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +94,10 @@ mod tests {
     #[test]
     fn a_lookup_that_fails_is_left_to_the_reader_threads_and_the_next_one_runs_here() {
         let inline = inline();
-        assert_eq!(inline.try_read(|_| Err::<Option<()>, _>(StoreError::Closed)), None);
+        assert_eq!(
+            inline.try_read(|_| Err::<Option<()>, _>(StoreError::Closed)),
+            None
+        );
         assert_eq!(inline.try_read(|_| Ok(Some(1))), Some(1));
     }
 
@@ -99,16 +112,27 @@ mod tests {
             }
             Ok(Some(2))
         };
-        assert_eq!(inline.try_read(|_| slow()), Some(2), "its own answer counts");
+        assert_eq!(
+            inline.try_read(|_| slow()),
+            Some(2),
+            "its own answer counts"
+        );
         assert_eq!(inline.try_read(|_| Ok(Some(3))), None);
         inline.resting_until.store(0, Ordering::Relaxed);
-        assert_eq!(inline.try_read(|_| Ok(Some(4))), Some(4), "they go on when the rest is over");
+        assert_eq!(
+            inline.try_read(|_| Ok(Some(4))),
+            Some(4),
+            "they go on when the rest is over"
+        );
     }
 
     #[test]
     fn a_lookup_within_a_lookup_finds_no_connection_and_a_closed_one_neither() {
         let inline = inline();
-        assert_eq!(inline.try_read(|_| Ok(Some(inline.try_read(|_| Ok(Some(1)))))), Some(None));
+        assert_eq!(
+            inline.try_read(|_| Ok(Some(inline.try_read(|_| Ok(Some(1)))))),
+            Some(None)
+        );
         inline.close();
         assert_eq!(inline.try_read(|_| Ok(Some(1))), None);
     }

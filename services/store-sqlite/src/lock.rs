@@ -63,7 +63,10 @@ impl Lock {
     /// Locks the name and, where the file exists, the file.
     pub fn acquire(database: &Path, started: Started) -> Result<Self, LockError> {
         let by_name = locked(&Self::path(database), started)?;
-        let mut lock = Self { _by_name: by_name, by_inode: None };
+        let mut lock = Self {
+            _by_name: by_name,
+            by_inode: None,
+        };
         if database.exists() {
             lock.acquire_inode(database, started)?;
         }
@@ -98,7 +101,10 @@ impl InodeLock {
         let Ok(Some(directory)) = context_model::local::make_runtime_dir(uid) else {
             if found.nlink() > 1 {
                 let directory = context_model::local::runtime_dir(uid);
-                let sentence = format!("it has several names (hard links), and {} cannot be used to lock it", directory.display());
+                let sentence = format!(
+                    "it has several names (hard links), and {} cannot be used to lock it",
+                    directory.display()
+                );
                 return Err(LockError::Io(std::io::Error::other(sentence)));
             }
             return Ok(None);
@@ -107,11 +113,17 @@ impl InodeLock {
         loop {
             let file = locked(&path, started)?;
             // The holder before removes the file at its end; what was locked may be that one.
-            let same = |there: std::fs::Metadata, held: std::fs::Metadata| (there.dev(), there.ino()) == (held.dev(), held.ino());
+            let same = |there: std::fs::Metadata, held: std::fs::Metadata| {
+                (there.dev(), there.ino()) == (held.dev(), held.ino())
+            };
             if let (Ok(there), Ok(held)) = (std::fs::metadata(&path), file.metadata())
                 && same(there, held)
             {
-                return Ok(Some(Self { path, _file: file, _database: pinned }));
+                return Ok(Some(Self {
+                    path,
+                    _file: file,
+                    _database: pinned,
+                }));
             }
         }
     }
@@ -128,7 +140,11 @@ impl Drop for InodeLock {
 /// closing any other one would.
 #[cfg(target_os = "linux")]
 fn pin(path: &Path) -> std::io::Result<Option<OwnedFd>> {
-    Ok(Some(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?))
+    Ok(Some(rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?))
 }
 
 /// Other systems have no such descriptors; where APFS is used, an inode number is never used again.
@@ -140,7 +156,14 @@ fn pin(_path: &Path) -> std::io::Result<Option<OwnedFd>> {
 /// Opens and locks this file, and writes into it who holds it.
 fn locked(path: &Path, started: Started) -> Result<File, LockError> {
     let mut options = OpenOptions::new();
-    let mut file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(LockError::Io)?;
+    let mut file = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(LockError::Io)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(LockError::Held(read_holder(&mut file))),
@@ -161,7 +184,10 @@ fn read_holder(file: &mut File) -> Holder {
     let mut note = String::new();
     let _ = file.take(64).read_to_string(&mut note);
     let mut words = note.split_whitespace();
-    Holder { pid: words.next().and_then(|word| word.parse().ok()), started: words.next().and_then(Started::parse) }
+    Holder {
+        pid: words.next().and_then(|word| word.parse().ok()),
+        started: words.next().and_then(Started::parse),
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +204,10 @@ mod tests {
         let lock = Lock::acquire(&name, Started::ByHand).unwrap();
         for other in [&name, &hard, &soft] {
             let refused = Lock::acquire(other, Started::ByHand).map(drop);
-            assert!(matches!(refused, Err(LockError::Held(Holder { pid: Some(pid), .. })) if pid == std::process::id()), "{refused:?}");
+            assert!(
+                matches!(refused, Err(LockError::Held(Holder { pid: Some(pid), .. })) if pid == std::process::id()),
+                "{refused:?}"
+            );
         }
         drop(lock);
         for other in [&name, &hard, &soft] {
@@ -194,7 +223,10 @@ mod tests {
         std::fs::write(&name, "").unwrap();
         std::fs::hard_link(&name, &hard).unwrap();
         lock.acquire_inode(&name, Started::ByHand).unwrap();
-        assert!(matches!(Lock::acquire(&hard, Started::ByHand), Err(LockError::Held(_))));
+        assert!(matches!(
+            Lock::acquire(&hard, Started::ByHand),
+            Err(LockError::Held(_))
+        ));
     }
 
     #[test]

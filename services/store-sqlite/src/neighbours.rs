@@ -37,7 +37,12 @@ pub(crate) struct Neighbours {
 
 impl Neighbours {
     pub fn new(neighbourhood: Neighbourhood, analyzer: Analyzer) -> Self {
-        Self { neighbourhood, analyzer, young: HashMap::new(), old: HashMap::new() }
+        Self {
+            neighbourhood,
+            analyzer,
+            young: HashMap::new(),
+            old: HashMap::new(),
+        }
     }
 
     /// How many entries back words reach.
@@ -47,7 +52,11 @@ impl Neighbours {
 
     /// What an entry's text contributes to those after it.
     pub fn gist(&self, text: &str) -> String {
-        if self.reach() == 0 { String::new() } else { gist(text, &self.analyzer, Neighbourhood::WORDS) }
+        if self.reach() == 0 {
+            String::new()
+        } else {
+            gist(text, &self.analyzer, Neighbourhood::WORDS)
+        }
     }
 
     /// The words of the neighbours of a new entry. `newest` is the row before it in its thread, when there is one.
@@ -68,14 +77,20 @@ impl Neighbours {
             // Another newest one means that a request was undone, or that something was deleted.
             // One that is later than this place was stored with a wrong clock.
             (Some(turns), Some(newest))
-                if turns.back().is_some_and(|turn| turn.row_id == newest && turn.created_at <= place.created_at) =>
+                if turns.back().is_some_and(|turn| {
+                    turn.row_id == newest && turn.created_at <= place.created_at
+                }) =>
             {
                 turns
             }
             (_, Some(_)) => self.read_before(conn, place)?,
         };
         let words = self.words(&turns, place.created_at);
-        turns.push_back(Turn { row_id: place.row_id, created_at: place.created_at, gist: gist(self) });
+        turns.push_back(Turn {
+            row_id: place.row_id,
+            created_at: place.created_at,
+            gist: gist(self),
+        });
         while turns.len() > self.reach() as usize {
             turns.pop_front();
         }
@@ -87,11 +102,23 @@ impl Neighbours {
     }
 
     /// Like [`Self::of_new`] for the next entry of a walk over all of them in their order.
-    pub fn of_next(&mut self, conn: &mut SqliteConnection, place: &Place<'_>, text: &str) -> QueryResult<String> {
+    pub fn of_next(
+        &mut self,
+        conn: &mut SqliteConnection,
+        place: &Place<'_>,
+        text: &str,
+    ) -> QueryResult<String> {
         let key = (place.owner, place.thread_id.to_owned());
-        let newest = self.young.get(&key).or_else(|| self.old.get(&key)).and_then(VecDeque::back).map(|turn| turn.row_id);
+        let newest = self
+            .young
+            .get(&key)
+            .or_else(|| self.old.get(&key))
+            .and_then(VecDeque::back)
+            .map(|turn| turn.row_id);
         // A thread that was not met yet, or long ago, is looked up.
-        self.of_new(conn, place, newest.or(Some(0)), |neighbours| neighbours.gist(text))
+        self.of_new(conn, place, newest.or(Some(0)), |neighbours| {
+            neighbours.gist(text)
+        })
     }
 
     /// The words of the neighbours of an entry that may have entries after it.
@@ -103,15 +130,29 @@ impl Neighbours {
     }
 
     /// The rows after this place that may have its words, each with its time.
-    pub fn after(&self, conn: &mut SqliteConnection, place: &Place<'_>) -> QueryResult<Vec<(i64, i64)>> {
+    pub fn after(
+        &self,
+        conn: &mut SqliteConnection,
+        place: &Place<'_>,
+    ) -> QueryResult<Vec<(i64, i64)>> {
         if self.reach() == 0 {
             return Ok(Vec::new());
         }
         let later = entries::created_at.gt(place.created_at);
-        let beside = entries::created_at.eq(place.created_at).and(entries::row_id.gt(place.row_id));
+        let beside = entries::created_at
+            .eq(place.created_at)
+            .and(entries::row_id.gt(place.row_id));
         entries::table
-            .filter(entries::owner.eq(place.owner).and(entries::thread_id.eq(place.thread_id)))
-            .filter(entries::created_at.ge(place.created_at).and(later.or(beside)))
+            .filter(
+                entries::owner
+                    .eq(place.owner)
+                    .and(entries::thread_id.eq(place.thread_id)),
+            )
+            .filter(
+                entries::created_at
+                    .ge(place.created_at)
+                    .and(later.or(beside)),
+            )
             .order((entries::created_at, entries::row_id))
             .limit(i64::from(self.reach()))
             .select((entries::created_at, entries::row_id))
@@ -125,19 +166,45 @@ impl Neighbours {
     }
 
     /// The entries before this place, oldest first.
-    fn read_before(&self, conn: &mut SqliteConnection, place: &Place<'_>) -> QueryResult<VecDeque<Turn>> {
+    fn read_before(
+        &self,
+        conn: &mut SqliteConnection,
+        place: &Place<'_>,
+    ) -> QueryResult<VecDeque<Turn>> {
         let earlier = entries::created_at.lt(place.created_at);
-        let beside = entries::created_at.eq(place.created_at).and(entries::row_id.lt(place.row_id));
+        let beside = entries::created_at
+            .eq(place.created_at)
+            .and(entries::row_id.lt(place.row_id));
         let chars = i64::try_from(GIST_BYTES).unwrap_or(i64::MAX);
         let rows: Vec<(i64, i64, String)> = entries::table
-            .filter(entries::owner.eq(place.owner).and(entries::thread_id.eq(place.thread_id)))
-            .filter(entries::created_at.le(place.created_at).and(earlier.or(beside)))
-            .filter(entries::created_at.ge(place.created_at.saturating_sub(self.neighbourhood.gap_micros())))
+            .filter(
+                entries::owner
+                    .eq(place.owner)
+                    .and(entries::thread_id.eq(place.thread_id)),
+            )
+            .filter(
+                entries::created_at
+                    .le(place.created_at)
+                    .and(earlier.or(beside)),
+            )
+            .filter(
+                entries::created_at.ge(place
+                    .created_at
+                    .saturating_sub(self.neighbourhood.gap_micros())),
+            )
             .order((entries::created_at.desc(), entries::row_id.desc()))
             .limit(i64::from(self.reach()))
-            .select((entries::row_id, entries::created_at, substr(entries::text, 1, chars)))
+            .select((
+                entries::row_id,
+                entries::created_at,
+                substr(entries::text, 1, chars),
+            ))
             .load(conn)?;
-        let turn = |(row_id, created_at, text): (i64, i64, String)| Turn { row_id, created_at, gist: self.gist(&text) };
+        let turn = |(row_id, created_at, text): (i64, i64, String)| Turn {
+            row_id,
+            created_at,
+            gist: self.gist(&text),
+        };
         Ok(rows.into_iter().rev().map(turn).collect())
     }
 

@@ -126,17 +126,30 @@ impl OpenError {
     fn from_io(path: &Path, error: std::io::Error) -> Self {
         let path = path.to_owned();
         match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { path, source: error.into() },
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory | ErrorKind::IsADirectory => {
-                Self::NotWritable { path, source: error.into() }
-            }
-            _ => Self::Other { path, source: error.into() },
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full {
+                path,
+                source: error.into(),
+            },
+            ErrorKind::PermissionDenied
+            | ErrorKind::ReadOnlyFilesystem
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory => Self::NotWritable {
+                path,
+                source: error.into(),
+            },
+            _ => Self::Other {
+                path,
+                source: error.into(),
+            },
         }
     }
 
     fn from_lock(path: &Path, error: LockError) -> Self {
         match error {
-            LockError::Held(holder) => Self::Held { path: path.to_owned(), holder },
+            LockError::Held(holder) => Self::Held {
+                path: path.to_owned(),
+                holder,
+            },
             LockError::Io(error) => Self::from_io(path, error),
         }
     }
@@ -157,7 +170,10 @@ impl OpenError {
             StoreError::Full(source) => Self::Full { path, source },
             StoreError::Corrupt(source) => Self::Corrupt { path, source },
             StoreError::ReadOnly(source) => Self::NotWritable { path, source },
-            other => Self::Other { path, source: other.into() },
+            other => Self::Other {
+                path,
+                source: other.into(),
+            },
         }
     }
 }
@@ -174,21 +190,42 @@ pub(crate) struct Opened {
 pub(crate) fn open(config: &Config) -> Result<(Opened, SqliteConnection), OpenError> {
     let path = context_model::local::absolute(&config.path);
     if let Some(directory) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|e| OpenError::from_io(&path, e))?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|e| OpenError::from_io(&path, e))?;
     }
-    let mut lock = Lock::acquire(&path, config.started).map_err(|error| OpenError::from_lock(&path, error))?;
+    let mut lock =
+        Lock::acquire(&path, config.started).map_err(|error| OpenError::from_lock(&path, error))?;
     let identity = identify(&path)?;
-    lock.acquire_inode(&path, config.started).map_err(|error| OpenError::from_lock(&path, error))?;
+    lock.acquire_inode(&path, config.started)
+        .map_err(|error| OpenError::from_lock(&path, error))?;
     let connect = |e: ConnectError| OpenError::from_driver(&path, e);
-    let settings = WriterSettings { path: path.clone(), busy_timeout: config.busy_timeout, max_file_bytes: config.max_file_bytes };
+    let settings = WriterSettings {
+        path: path.clone(),
+        busy_timeout: config.busy_timeout,
+        max_file_bytes: config.max_file_bytes,
+    };
     let mut conn = connection::writer(&settings).map_err(connect)?;
     migrate(&mut conn, &path, identity)?;
     let mut indexed = Vec::with_capacity(config.indexed_fields.len());
     for field in &config.indexed_fields {
-        indexed.push(MetadataPath::parse(field).ok_or_else(|| OpenError::IndexedField { field: field.clone() })?);
+        indexed.push(
+            MetadataPath::parse(field).ok_or_else(|| OpenError::IndexedField {
+                field: field.clone(),
+            })?,
+        );
     }
     keep_indexes(&mut conn, &indexed).map_err(|e| OpenError::from_driver(&path, e))?;
-    Ok((Opened { lock, settings, indexed }, conn))
+    Ok((
+        Opened {
+            lock,
+            settings,
+            indexed,
+        },
+        conn,
+    ))
 }
 
 /// Whose a file is that is only read.
@@ -203,13 +240,18 @@ pub(crate) enum Readable {
 /// Opens a file that is there, to read it and nothing more.
 pub(crate) fn open_to_read(path: &Path) -> Result<(Readable, SqliteConnection), OpenError> {
     let path = context_model::local::absolute(path);
-    std::fs::File::open(&path).map_err(|error| OpenError::Other { path: path.clone(), source: error.into() })?;
+    std::fs::File::open(&path).map_err(|error| OpenError::Other {
+        path: path.clone(),
+        source: error.into(),
+    })?;
     let driver = |e: diesel::result::Error| OpenError::from_driver(&path, e);
     let mut conn = untouching(&path).map_err(|e| OpenError::from_driver(&path, e))?;
-    if pragma_int(&mut conn, "PRAGMA application_id").map_err(driver)? != i64::from(APPLICATION_ID) {
+    if pragma_int(&mut conn, "PRAGMA application_id").map_err(driver)? != i64::from(APPLICATION_ID)
+    {
         return Ok((Readable::Foreign, conn));
     }
-    let lock = Lock::acquire(&path, Started::ByHand).map_err(|error| OpenError::from_lock(&path, error))?;
+    let lock = Lock::acquire(&path, Started::ByHand)
+        .map_err(|error| OpenError::from_lock(&path, error))?;
     require_this_schema(&mut conn, &path)?;
     refuse_half_moved(&mut conn, &path)?;
     Ok((Readable::Ours(lock), conn))
@@ -217,11 +259,17 @@ pub(crate) fn open_to_read(path: &Path) -> Result<(Readable, SqliteConnection), 
 
 /// Opens a file of ours, to read it and nothing more, beside a service that may be running on it.
 pub(crate) fn open_to_examine(path: &Path) -> Result<SqliteConnection, OpenError> {
-    std::fs::File::open(path).map_err(|error| OpenError::Other { path: path.to_owned(), source: error.into() })?;
+    std::fs::File::open(path).map_err(|error| OpenError::Other {
+        path: path.to_owned(),
+        source: error.into(),
+    })?;
     let mut conn = untouching(path).map_err(|e| OpenError::from_driver(path, e))?;
-    let application = pragma_int(&mut conn, "PRAGMA application_id").map_err(|e| OpenError::from_driver(path, e))?;
+    let application = pragma_int(&mut conn, "PRAGMA application_id")
+        .map_err(|e| OpenError::from_driver(path, e))?;
     if application != i64::from(APPLICATION_ID) {
-        return Err(OpenError::Foreign { path: path.to_owned() });
+        return Err(OpenError::Foreign {
+            path: path.to_owned(),
+        });
     }
     require_this_schema(&mut conn, path)?;
     Ok(conn)
@@ -229,11 +277,18 @@ pub(crate) fn open_to_examine(path: &Path) -> Result<SqliteConnection, OpenError
 
 /// Refuses a schema of another version than this program's.
 fn require_this_schema(conn: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
-    let found = pragma_int(conn, "PRAGMA user_version").map_err(|e| OpenError::from_driver(path, e))?;
+    let found =
+        pragma_int(conn, "PRAGMA user_version").map_err(|e| OpenError::from_driver(path, e))?;
     match found {
         SCHEMA_VERSION => Ok(()),
-        newer if newer > SCHEMA_VERSION => Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION }),
-        _ => Err(OpenError::Older { path: path.to_owned() }),
+        newer if newer > SCHEMA_VERSION => Err(OpenError::Newer {
+            path: path.to_owned(),
+            found,
+            known: SCHEMA_VERSION,
+        }),
+        _ => Err(OpenError::Older {
+            path: path.to_owned(),
+        }),
     }
 }
 
@@ -241,14 +296,20 @@ fn require_this_schema(conn: &mut SqliteConnection, path: &Path) -> Result<(), O
 pub(crate) fn refuse_half_moved(conn: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     match mark(conn) {
         Ok(None) => Ok(()),
-        Ok(Some(_)) => Err(OpenError::HalfMoved { path: path.to_owned() }),
+        Ok(Some(_)) => Err(OpenError::HalfMoved {
+            path: path.to_owned(),
+        }),
         Err(error) => Err(OpenError::from_driver(path, error)),
     }
 }
 
 /// What a migration that has not ended left.
 pub(crate) fn mark(conn: &mut SqliteConnection) -> QueryResult<Option<String>> {
-    meta::table.find(MARK).select(meta::value).get_result(conn).optional()
+    meta::table
+        .find(MARK)
+        .select(meta::value)
+        .get_result(conn)
+        .optional()
 }
 
 /// Makes the indexes of these metadata fields and drops those of other ones.
@@ -257,8 +318,13 @@ fn keep_indexes(conn: &mut SqliteConnection, indexed: &[MetadataPath]) -> QueryR
     let present: Vec<String> =
         sql::<Text>("SELECT name FROM sqlite_schema WHERE type = 'index' AND name LIKE 'entries\\_by\\_metadata:%' ESCAPE '\\'")
             .load(conn)?;
-    for name in present.iter().filter(|name| !wanted.iter().any(|(wanted, _)| wanted == *name)) {
-        tracing::info!("Dropping the index `{name}`: METADATA_INDEXED_FIELDS names its field no more");
+    for name in present
+        .iter()
+        .filter(|name| !wanted.iter().any(|(wanted, _)| wanted == *name))
+    {
+        tracing::info!(
+            "Dropping the index `{name}`: METADATA_INDEXED_FIELDS names its field no more"
+        );
         conn.batch_execute(&format!("DROP INDEX \"{name}\""))?;
     }
     for (name, statement) in wanted.iter().filter(|(name, _)| !present.contains(name)) {
@@ -280,7 +346,14 @@ enum Identity {
 fn identify(path: &Path) -> Result<Identity, OpenError> {
     let io = |e| OpenError::from_io(path, e);
     let mut options = std::fs::OpenOptions::new();
-    let mut file = match options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path) {
+    let mut file = match options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+    {
         Ok(file) => file,
         Err(error) => return Err(io(error)),
     };
@@ -291,8 +364,14 @@ fn identify(path: &Path) -> Result<Identity, OpenError> {
     }
     // https://www.sqlite.org/fileformat.html#the_database_header
     if header.len() < 100 || !header.starts_with(b"SQLite format 3\0") {
-        let source = std::io::Error::new(ErrorKind::InvalidData, "the file does not start as an SQLite database does");
-        return Err(OpenError::Corrupt { path: path.to_owned(), source: source.into() });
+        let source = std::io::Error::new(
+            ErrorKind::InvalidData,
+            "the file does not start as an SQLite database does",
+        );
+        return Err(OpenError::Corrupt {
+            path: path.to_owned(),
+            source: source.into(),
+        });
     }
     if header[68..72] == APPLICATION_ID.to_be_bytes() {
         return Ok(Identity::Ours);
@@ -303,7 +382,9 @@ fn identify(path: &Path) -> Result<Identity, OpenError> {
     match (application, tables) {
         (id, _) if id == i64::from(APPLICATION_ID) => Ok(Identity::Ours),
         (0, 0) => Ok(Identity::Empty),
-        _ => Err(OpenError::Foreign { path: path.to_owned() }),
+        _ => Err(OpenError::Foreign {
+            path: path.to_owned(),
+        }),
     }
 }
 
@@ -316,36 +397,52 @@ fn creation_was_cut_short(path: &Path) -> bool {
     // https://www.sqlite.org/fileformat.html#the_rollback_journal: magic, records, nonce, initial pages.
     let mut header = [0; 20];
     let read = std::fs::File::open(journal).and_then(|mut journal| journal.read_exact(&mut header));
-    read.is_ok() && header[..8] == [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7] && header[16..] == [0; 4]
+    read.is_ok()
+        && header[..8] == [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7]
+        && header[16..] == [0; 4]
 }
 
 /// A connection that cannot write, whatever the file is.
 fn untouching(path: &Path) -> Result<SqliteConnection, ConnectError> {
     let text = path.to_str().ok_or(ConnectError::Path)?;
     // https://www.sqlite.org/uri.html: these three would end the path.
-    let escaped = text.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let escaped = text
+        .replace('%', "%25")
+        .replace('?', "%3f")
+        .replace('#', "%23");
     let mut conn = SqliteConnection::establish(&format!("file://{escaped}?mode=ro"))?;
-    conn.batch_execute("PRAGMA busy_timeout = 1000; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY")?;
+    conn.batch_execute(
+        "PRAGMA busy_timeout = 1000; PRAGMA trusted_schema = OFF; PRAGMA temp_store = MEMORY",
+    )?;
     Ok(conn)
 }
 
 fn look_inside(path: &Path) -> Result<(i64, i64), ConnectError> {
     let mut conn = untouching(path)?;
-    Ok((pragma_int(&mut conn, "PRAGMA application_id")?, pragma_int(&mut conn, "SELECT count(*) FROM sqlite_schema")?))
+    Ok((
+        pragma_int(&mut conn, "PRAGMA application_id")?,
+        pragma_int(&mut conn, "SELECT count(*) FROM sqlite_schema")?,
+    ))
 }
 
 fn migrate(conn: &mut SqliteConnection, path: &Path, identity: Identity) -> Result<(), OpenError> {
     let driver = |e: diesel::result::Error| OpenError::from_driver(path, e);
     let found = pragma_int(conn, "PRAGMA user_version").map_err(driver)?;
     if found > SCHEMA_VERSION {
-        return Err(OpenError::Newer { path: path.to_owned(), found, known: SCHEMA_VERSION });
+        return Err(OpenError::Newer {
+            path: path.to_owned(),
+            found,
+            known: SCHEMA_VERSION,
+        });
     }
     if identity == Identity::Empty {
         // Before the first table, so that a start that is cut short leaves a file that is recognised as ours.
-        conn.batch_execute(&format!("PRAGMA application_id = {APPLICATION_ID}")).map_err(driver)?;
+        conn.batch_execute(&format!("PRAGMA application_id = {APPLICATION_ID}"))
+            .map_err(driver)?;
     }
     if found < SCHEMA_VERSION {
-        conn.run_pending_migrations(MIGRATIONS).map_err(|e| OpenError::from_driver(path, e))?;
+        conn.run_pending_migrations(MIGRATIONS)
+            .map_err(|e| OpenError::from_driver(path, e))?;
     }
     Ok(())
 }

@@ -34,7 +34,8 @@ pub(crate) struct Owner {
 impl Owner {
     /// The private row id of this owner's entry; `None` for an id that no entry can have.
     pub fn row_id(&self, id: i64) -> Option<i64> {
-        ((1..1 << ID_BITS).contains(&id) && self.owner < OWNERS).then_some(self.owner << ID_BITS | id)
+        ((1..1 << ID_BITS).contains(&id) && self.owner < OWNERS)
+            .then_some(self.owner << ID_BITS | id)
     }
 }
 
@@ -45,7 +46,11 @@ pub(crate) const fn id_of_row(row_id: i64) -> i64 {
 
 /// The owner's row, when it ever wrote.
 pub(crate) fn find(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Option<Owner>> {
-    owners::table.filter(owners::owner_id.eq(id.as_str())).select(Owner::as_select()).get_result(conn).optional()
+    owners::table
+        .filter(owners::owner_id.eq(id.as_str()))
+        .select(Owner::as_select())
+        .get_result(conn)
+        .optional()
 }
 
 /// The rows the writer changed in the transaction that is open, and those it read before. Each changed row is written
@@ -66,20 +71,29 @@ const CACHED_ROWS: usize = 10_000;
 
 impl Owners {
     /// The row as the transaction that is open sees it.
-    pub fn find(&mut self, conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Option<Owner>> {
+    pub fn find(
+        &mut self,
+        conn: &mut SqliteConnection,
+        id: &OwnerId,
+    ) -> QueryResult<Option<Owner>> {
         if let Some((owner, _)) = self.rows.get(id.as_str()) {
             return Ok(Some(owner.clone()));
         }
         let found = find(conn, id)?;
         if let Some(owner) = &found {
-            self.rows.insert(owner.owner_id.clone(), (owner.clone(), Written::Yes));
+            self.rows
+                .insert(owner.owner_id.clone(), (owner.clone(), Written::Yes));
         }
         Ok(found)
     }
 
     /// Makes the row of an owner that has none.
     pub fn create(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
-        let last: Option<i64> = owners::table.select(owners::owner).order(owners::owner.desc()).first(conn).optional()?;
+        let last: Option<i64> = owners::table
+            .select(owners::owner)
+            .order(owners::owner.desc())
+            .first(conn)
+            .optional()?;
         let owner = Owner {
             owner: last.unwrap_or(0) + 1,
             owner_id: id.as_str().to_owned(),
@@ -93,15 +107,21 @@ impl Owners {
             thread_count: 0,
             tag_count: 0,
         };
-        diesel::insert_into(owners::table).values(&owner).execute(conn)?;
+        diesel::insert_into(owners::table)
+            .values(&owner)
+            .execute(conn)?;
         Ok(owner)
     }
 
     /// Takes the row as a request left it.
     pub fn put(&mut self, owner: Owner) {
-        let unchanged = self.rows.get(&owner.owner_id).is_some_and(|(known, _)| *known == owner);
+        let unchanged = self
+            .rows
+            .get(&owner.owner_id)
+            .is_some_and(|(known, _)| *known == owner);
         if !unchanged {
-            self.rows.insert(owner.owner_id.clone(), (owner, Written::Not));
+            self.rows
+                .insert(owner.owner_id.clone(), (owner, Written::Not));
         }
     }
 
@@ -112,7 +132,11 @@ impl Owners {
 
     /// Writes the changed rows.
     pub fn flush(&mut self, conn: &mut SqliteConnection) -> QueryResult<()> {
-        for (owner, written) in self.rows.values_mut().filter(|(_, written)| *written == Written::Not) {
+        for (owner, written) in self
+            .rows
+            .values_mut()
+            .filter(|(_, written)| *written == Written::Not)
+        {
             let Owner {
                 owner,
                 owner_id: _,
@@ -126,9 +150,21 @@ impl Owners {
                 thread_count,
                 tag_count,
             } = owner;
-            let counts = [entry_count, user_count, agent_count, multimodal_count, image_count, thread_count, tag_count];
-            let values: Vec<Value<'_>> =
-                [revision, next_id].into_iter().chain(counts).chain([owner]).map(|value| Value::Int(*value)).collect();
+            let counts = [
+                entry_count,
+                user_count,
+                agent_count,
+                multimodal_count,
+                image_count,
+                thread_count,
+                tag_count,
+            ];
+            let values: Vec<Value<'_>> = [revision, next_id]
+                .into_iter()
+                .chain(counts)
+                .chain([owner])
+                .map(|value| Value::Int(*value))
+                .collect();
             statement::execute(
                 conn,
                 "UPDATE owners SET revision = ?, next_id = ?, entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, \
@@ -167,6 +203,9 @@ mod tests {
         let second = Owners::create(&mut conn, &OwnerId::new("b")).unwrap();
         assert_ne!(first.row_id(7), second.row_id(7));
         assert_eq!(second.row_id(7).map(id_of_row), Some(7));
-        assert_eq!([0, -1, 1 << ID_BITS, i64::MAX].map(|id| first.row_id(id)), [None; 4]);
+        assert_eq!(
+            [0, -1, 1 << ID_BITS, i64::MAX].map(|id| first.row_id(id)),
+            [None; 4]
+        );
     }
 }

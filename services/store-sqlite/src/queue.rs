@@ -38,8 +38,18 @@ pub(crate) enum Refused {
 
 impl<T: Weight> Queue<T> {
     pub fn new(max_items: usize, max_bytes: usize) -> Self {
-        let state = State { items: VecDeque::new(), bytes: 0, closed: false, wanted: 1 };
-        Self { state: Mutex::new(state), ready: Condvar::new(), max_items: max_items.max(1), max_bytes }
+        let state = State {
+            items: VecDeque::new(),
+            bytes: 0,
+            closed: false,
+            wanted: 1,
+        };
+        Self {
+            state: Mutex::new(state),
+            ready: Condvar::new(),
+            max_items: max_items.max(1),
+            max_bytes,
+        }
     }
 
     pub fn push(&self, item: T) -> Result<(), Refused> {
@@ -48,7 +58,8 @@ impl<T: Weight> Queue<T> {
         if state.closed {
             return Err(Refused::Closed);
         }
-        let too_heavy = !state.items.is_empty() && state.bytes.saturating_add(bytes) > self.max_bytes;
+        let too_heavy =
+            !state.items.is_empty() && state.bytes.saturating_add(bytes) > self.max_bytes;
         if state.items.len() >= self.max_items || too_heavy {
             return Err(Refused::Full);
         }
@@ -73,14 +84,23 @@ impl<T: Weight> Queue<T> {
             if left.is_zero() {
                 break;
             }
-            state = self.ready.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .ready
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         state.wanted = 1;
     }
 
     /// Waits for an item, and takes with it what is queued behind it, up to these bounds. `None` when the queue is
     /// closed and empty. `idle` is called once when none came for a while.
-    pub fn take(&self, max_items: usize, max_bytes: usize, mut idle: impl FnMut()) -> Option<Vec<T>> {
+    pub fn take(
+        &self,
+        max_items: usize,
+        max_bytes: usize,
+        mut idle: impl FnMut(),
+    ) -> Option<Vec<T>> {
         let mut state = self.lock();
         let mut was_idle = false;
         while state.items.is_empty() {
@@ -88,10 +108,16 @@ impl<T: Weight> Queue<T> {
                 return None;
             }
             if was_idle {
-                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .ready
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (waited, timeout) = self.ready.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (waited, timeout) = self
+                .ready
+                .wait_timeout(state, IDLE)
+                .unwrap_or_else(PoisonError::into_inner);
             state = waited;
             if timeout.timed_out() && state.items.is_empty() && !state.closed {
                 drop(state);
@@ -103,7 +129,9 @@ impl<T: Weight> Queue<T> {
         let mut taken = Vec::with_capacity(state.items.len().min(max_items));
         let mut bytes = 0usize;
         while taken.len() < max_items {
-            let Some(next) = state.items.front().map(Weight::bytes) else { break };
+            let Some(next) = state.items.front().map(Weight::bytes) else {
+                break;
+            };
             if !taken.is_empty() && bytes.saturating_add(next) > max_bytes {
                 break;
             }
@@ -191,7 +219,10 @@ mod tests {
             queue.close();
             gathering.join().unwrap();
         });
-        assert_eq!(queue.take(10, 1000, || ()).map(|items| items.len()), Some(3));
+        assert_eq!(
+            queue.take(10, 1000, || ()).map(|items| items.len()),
+            Some(3)
+        );
     }
 
     #[test]

@@ -26,17 +26,29 @@ pub(crate) fn get(
     let mut row_ids: BTreeSet<i64> = ids.iter().filter_map(|&id| owner.row_id(id)).collect();
     if let Some(revision) = as_of.filter(|revision| *revision < owner.revision) {
         let changed = changes::table
-            .filter(changes::owner.eq(owner.owner).and(changes::revision.gt(revision)).and(changes::entity.eq("context")))
+            .filter(
+                changes::owner
+                    .eq(owner.owner)
+                    .and(changes::revision.gt(revision))
+                    .and(changes::entity.eq("context")),
+            )
             .select(changes::entity_id);
         let changed: Vec<String> = changed.load(conn).map_err(store_error)?;
-        for row_id in changed.iter().filter_map(|id| owner.row_id(id.parse().ok()?)) {
+        for row_id in changed
+            .iter()
+            .filter_map(|id| owner.row_id(id.parse().ok()?))
+        {
             row_ids.remove(&row_id);
         }
     }
     let row_ids: Vec<i64> = row_ids.into_iter().collect();
     let mut entries = entries::load(conn, owner.owner, &row_ids, selection)?;
     entries.sort_unstable_by_key(|entry| Reverse((entry.created_at, entry.id)));
-    Ok(SearchPage { entries, revision: owner.revision, plan: Vec::new() })
+    Ok(SearchPage {
+        entries,
+        revision: owner.revision,
+        plan: Vec::new(),
+    })
 }
 
 /// Entries by id like [`get`], unless images have to be read for them, which can be many bytes.
@@ -47,12 +59,27 @@ pub(crate) fn get_without_images(
     selection: &RowSelection,
     as_of: Option<i64>,
 ) -> Result<Option<SearchPage>, StoreError> {
-    let mut page = get(conn, owner, ids, &RowSelection { images: false, ..selection.clone() }, as_of)?;
+    let mut page = get(
+        conn,
+        owner,
+        ids,
+        &RowSelection {
+            images: false,
+            ..selection.clone()
+        },
+        as_of,
+    )?;
     if selection.images {
-        if page.entries.iter().any(|entry| entry.content_type == ContentType::Multimodal) {
+        if page
+            .entries
+            .iter()
+            .any(|entry| entry.content_type == ContentType::Multimodal)
+        {
             return Ok(None);
         }
-        page.entries.iter_mut().for_each(|entry| entry.images = Some(Vec::new()));
+        page.entries
+            .iter_mut()
+            .for_each(|entry| entry.images = Some(Vec::new()));
     }
     Ok(Some(page))
 }
@@ -66,10 +93,19 @@ pub(crate) fn search(
     indexed: &[MetadataPath],
     selection: &RowSelection,
 ) -> Result<SearchPage, StoreError> {
-    let selected = filter::select(conn, filter, owner.owner, page, indexed, owner.entry_count).map_err(store_error)?;
+    let selected = filter::select(conn, filter, owner.owner, page, indexed, owner.entry_count)
+        .map_err(store_error)?;
     let entries = entries::load(conn, owner.owner, &selected.row_ids, selection)?;
-    let plan = if selection.explain { selected.statement.explain(conn).map_err(store_error)? } else { Vec::new() };
-    Ok(SearchPage { entries, revision: owner.revision, plan })
+    let plan = if selection.explain {
+        selected.statement.explain(conn).map_err(store_error)?
+    } else {
+        Vec::new()
+    };
+    Ok(SearchPage {
+        entries,
+        revision: owner.revision,
+        plan,
+    })
 }
 
 /// Entries that match the search and satisfy the filter, best first.
@@ -82,12 +118,33 @@ pub(crate) fn ranked(
     indexed: &[MetadataPath],
     selection: &RowSelection,
 ) -> Result<FtsPage, StoreError> {
-    let Found { rows, used_fallback, capped_at, statement } =
-        fts::search(conn, search, filter, owner.owner, page, indexed).map_err(store_error)?;
+    let Found {
+        rows,
+        used_fallback,
+        capped_at,
+        statement,
+    } = fts::search(conn, search, filter, owner.owner, page, indexed).map_err(store_error)?;
     let row_ids: Vec<i64> = rows.iter().map(|(row_id, _)| *row_id).collect();
-    let scores: HashMap<i64, f64> = rows.into_iter().map(|(row_id, score)| (id_of_row(row_id), score)).collect();
+    let scores: HashMap<i64, f64> = rows
+        .into_iter()
+        .map(|(row_id, score)| (id_of_row(row_id), score))
+        .collect();
     let entries = entries::load(conn, owner.owner, &row_ids, selection)?;
-    let plan = if selection.explain { statement.explain(conn).map_err(store_error)? } else { Vec::new() };
-    let scored = entries.into_iter().filter_map(|entry| scores.get(&entry.id).map(|&score| ScoredEntry { entry, score }));
-    Ok(FtsPage { entries: scored.collect(), used_fallback, capped_at, revision: owner.revision, plan })
+    let plan = if selection.explain {
+        statement.explain(conn).map_err(store_error)?
+    } else {
+        Vec::new()
+    };
+    let scored = entries.into_iter().filter_map(|entry| {
+        scores
+            .get(&entry.id)
+            .map(|&score| ScoredEntry { entry, score })
+    });
+    Ok(FtsPage {
+        entries: scored.collect(),
+        used_fallback,
+        capped_at,
+        revision: owner.revision,
+        plan,
+    })
 }

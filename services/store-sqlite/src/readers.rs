@@ -44,7 +44,10 @@ impl Reads {
         if state.closed {
             return Err(StoreError::Closed);
         }
-        state.reads.push(sharer, job, |job| !job.waiter.is_gone()).map_err(|_| StoreError::Overloaded)?;
+        state
+            .reads
+            .push(sharer, job, |job| !job.waiter.is_gone())
+            .map_err(|_| StoreError::Overloaded)?;
         drop(state);
         self.ready.notify_one();
         Ok(())
@@ -62,10 +65,16 @@ impl Reads {
                 return None;
             }
             if was_idle {
-                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self
+                    .ready
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let (waited, timeout) = self.ready.wait_timeout(state, IDLE).unwrap_or_else(PoisonError::into_inner);
+            let (waited, timeout) = self
+                .ready
+                .wait_timeout(state, IDLE)
+                .unwrap_or_else(PoisonError::into_inner);
             state = waited;
             if timeout.timed_out() && state.reads.queued() == 0 && !state.closed {
                 drop(state);
@@ -89,28 +98,42 @@ impl Lane {
         soundness: &Arc<Soundness>,
         idle: impl Fn() + Send + Clone + 'static,
     ) -> std::io::Result<Self> {
-        let state = State { reads: Shares::new(connections.len(), QUEUED_READS), closed: false };
-        let queue = Arc::new(Reads { state: Mutex::new(state), ready: Condvar::new() });
+        let state = State {
+            reads: Shares::new(connections.len(), QUEUED_READS),
+            closed: false,
+        };
+        let queue = Arc::new(Reads {
+            state: Mutex::new(state),
+            ready: Condvar::new(),
+        });
         let mut stopped = Vec::new();
         for mut conn in connections {
             let (stop, on_stop) = oneshot::channel();
             let (jobs, idle) = (Arc::clone(&queue), idle.clone());
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-                loop {
-                    let job = jobs.next(|| {
-                        connection::release_memory(&mut conn);
-                        idle();
-                    });
-                    let Some((sharer, job)) = job else { break };
-                    (job.run)(&mut conn);
-                    jobs.lock().reads.give_back(&sharer);
-                }
-                drop(conn);
-                let _ = stop.send(());
-            })?;
+            std::thread::Builder::new()
+                .name(name.to_owned())
+                .spawn(move || {
+                    loop {
+                        let job = jobs.next(|| {
+                            connection::release_memory(&mut conn);
+                            idle();
+                        });
+                        let Some((sharer, job)) = job else { break };
+                        (job.run)(&mut conn);
+                        jobs.lock().reads.give_back(&sharer);
+                    }
+                    drop(conn);
+                    let _ = stop.send(());
+                })?;
             stopped.push(on_stop);
         }
-        Ok(Self { handle: LaneHandle { queue, soundness: Arc::clone(soundness) }, stopped })
+        Ok(Self {
+            handle: LaneHandle {
+                queue,
+                soundness: Arc::clone(soundness),
+            },
+            stopped,
+        })
     }
 
     pub fn handle(&self) -> LaneHandle {
@@ -154,7 +177,13 @@ impl LaneHandle {
                 let _ = reply.send(outcome);
             }
         };
-        self.queue.push(owner.cloned(), ReadJob { waiter, run: Box::new(run) })?;
+        self.queue.push(
+            owner.cloned(),
+            ReadJob {
+                waiter,
+                run: Box::new(run),
+            },
+        )?;
         let answer = answer.await.unwrap_or(Err(StoreError::Closed));
         drop(waiting);
         answer.inspect_err(|error| note_damage(&self.soundness, error))
@@ -176,8 +205,8 @@ pub(crate) fn in_transaction<T>(
         let _ = Rollback.execute(conn);
         Begin.execute(conn).map_err(store_error)?;
     }
-    let outcome =
-        std::panic::catch_unwind(AssertUnwindSafe(|| work(conn))).unwrap_or_else(|_| Err(StoreError::Internal("a read panicked".into())));
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(conn)))
+        .unwrap_or_else(|_| Err(StoreError::Internal("a read panicked".into())));
     // Nothing was written, so that either end of the transaction will do. SQLite ends it itself on some errors.
     if let Err(error) = Commit.execute(conn)
         && Rollback.execute(conn).is_err()

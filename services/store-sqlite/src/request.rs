@@ -54,18 +54,31 @@ where
     }
 
     fn run(&mut self, conn: &mut SqliteConnection, open: &mut Open) -> Result<(), Failure> {
-        let owner = open.owners.find(conn, &self.owner)?.ok_or(DieselError::NotFound)?;
+        let owner = open
+            .owners
+            .find(conn, &self.owner)?
+            .ok_or(DieselError::NotFound)?;
         if let Some(key) = &self.options.idempotency
             && let Some(first) = idempotency::find(conn, owner.owner, key, self.options.now)?
         {
             self.outcome = Some(Ok(first));
             return Ok(());
         }
-        let mut transaction = Transaction::new(conn, owner, &self.options, &mut open.pending, &mut open.neighbours, &mut open.vectors);
+        let mut transaction = Transaction::new(
+            conn,
+            owner,
+            &self.options,
+            &mut open.pending,
+            &mut open.neighbours,
+            &mut open.vectors,
+        );
         let outcome = (self.work)(&mut transaction)?;
         let erased = transaction.erased;
         let owner = transaction.owner;
-        let written = Written { outcome, revision: owner.revision };
+        let written = Written {
+            outcome,
+            revision: owner.revision,
+        };
         if let Some(key) = &self.options.idempotency {
             idempotency::record(conn, owner.owner, key, self.options.now, &written)?;
         }
@@ -84,6 +97,10 @@ where
 
     fn answer(self: Box<Self>) {
         let Self { reply, outcome, .. } = *self;
-        let _ = reply.send(outcome.unwrap_or_else(|| Err(StoreError::Internal("a write ended without an outcome".into()))));
+        let _ = reply.send(outcome.unwrap_or_else(|| {
+            Err(StoreError::Internal(
+                "a write ended without an outcome".into(),
+            ))
+        }));
     }
 }

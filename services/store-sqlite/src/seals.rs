@@ -57,12 +57,26 @@ impl Row {
     }
 
     fn seal(&self, table: &str) -> Vec<u8> {
-        let Self { k1, k2, version, id, title, metadata, text, data, .. } = self;
+        let Self {
+            k1,
+            k2,
+            version,
+            id,
+            title,
+            metadata,
+            text,
+            data,
+            ..
+        } = self;
         let json = metadata.as_deref();
         match table {
-            "entries" => EntrySeal::of(*version, text, json.unwrap_or_default()).to_bytes(id_of_row(*k1)).to_vec(),
+            "entries" => EntrySeal::of(*version, text, json.unwrap_or_default())
+                .to_bytes(id_of_row(*k1))
+                .to_vec(),
             "images" => seal::image(id_of_row(*k1), *k2, title, json, data).to_vec(),
-            _ => seal::artifact_version(id, *version, title, json.unwrap_or_default(), text).to_vec(),
+            _ => {
+                seal::artifact_version(id, *version, title, json.unwrap_or_default(), text).to_vec()
+            }
         }
     }
 }
@@ -88,16 +102,28 @@ fn rows(table: &str, [k0, k1, k2]: [i64; 3]) -> Fragment {
     };
     let mut select = Fragment::new(format!("SELECT {columns} FROM {from}"));
     if table == "images" {
-        select.bind(Bind::Int(k0)).push(", ").bind(Bind::Int(k1)).push(", ").bind(Bind::Int(k2)).push(")");
+        select
+            .bind(Bind::Int(k0))
+            .push(", ")
+            .bind(Bind::Int(k1))
+            .push(", ")
+            .bind(Bind::Int(k2))
+            .push(")");
     } else {
         select.bind(Bind::Int(k1));
     }
-    select.push(" ORDER BY k0, k1, k2 LIMIT ").bind(Bind::Int(STEP_ROWS));
+    select
+        .push(" ORDER BY k0, k1, k2 LIMIT ")
+        .bind(Bind::Int(STEP_ROWS));
     select
 }
 
 /// The checksums of the next rows that have none, and the key of the last row that was seen; `None` at the end of the table.
-fn next(conn: &mut SqliteConnection, table: &'static str, after: [i64; 3]) -> Result<(Vec<Sealed>, Option<[i64; 3]>)> {
+fn next(
+    conn: &mut SqliteConnection,
+    table: &'static str,
+    after: [i64; 3],
+) -> Result<(Vec<Sealed>, Option<[i64; 3]>)> {
     let (mut sealed, mut bytes, mut last) = (Vec::new(), 0, None);
     for row in sql::each::<Row>(conn, &rows(table, after)).map_err(store_error)? {
         let row = row.map_err(store_error)?;
@@ -117,14 +143,27 @@ fn next(conn: &mut SqliteConnection, table: &'static str, after: [i64; 3]) -> Re
 fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) -> QueryResult<u64> {
     let mut changed = 0;
     for ([k0, k1, k2], seal) in sealed {
-        let (seal, k0, k1, k2) = (Value::Blob(seal), Value::Int(*k0), Value::Int(*k1), Value::Int(*k2));
+        let (seal, k0, k1, k2) = (
+            Value::Blob(seal),
+            Value::Int(*k0),
+            Value::Int(*k1),
+            Value::Int(*k2),
+        );
         changed += match table {
-            "entries" => statement::execute(conn, "UPDATE entries SET seal = ? WHERE row_id = ? AND seal IS NULL", &[seal, k1])?,
+            "entries" => statement::execute(
+                conn,
+                "UPDATE entries SET seal = ? WHERE row_id = ? AND seal IS NULL",
+                &[seal, k1],
+            )?,
             "images" => {
                 let update = "UPDATE images SET seal = ? WHERE owner = ? AND row_id = ? AND position = ? AND seal IS NULL";
                 statement::execute(conn, update, &[seal, k0, k1, k2])?
             }
-            _ => statement::execute(conn, "UPDATE artifact_versions SET seal = ? WHERE rowid = ? AND seal IS NULL", &[seal, k1])?,
+            _ => statement::execute(
+                conn,
+                "UPDATE artifact_versions SET seal = ? WHERE rowid = ? AND seal IS NULL",
+                &[seal, k1],
+            )?,
         };
     }
     Ok(changed as u64)
@@ -132,7 +171,10 @@ fn write(conn: &mut SqliteConnection, table: &'static str, sealed: &[Sealed]) ->
 
 /// A table's place in [`TABLES`] and a key in it.
 fn parse(place: &Place) -> Option<(usize, [i64; 3])> {
-    let mut parts = place.as_str().split(' ').map(|part| part.parse::<i64>().ok());
+    let mut parts = place
+        .as_str()
+        .split(' ')
+        .map(|part| part.parse::<i64>().ok());
     let mut part = || parts.next().flatten();
     Some((usize::try_from(part()?).ok()?, [part()?, part()?, part()?]))
 }
@@ -143,19 +185,46 @@ impl SealStore for SqliteStore {
         let (at, key) = after.and_then(parse).unwrap_or((0, [0; 3]));
         let Some(table) = TABLES.get(at).copied() else {
             self.aside(|conn, _| {
-                diesel::replace_into(meta::table).values((meta::key.eq(SEALED), meta::value.eq("all"))).execute(conn)?;
+                diesel::replace_into(meta::table)
+                    .values((meta::key.eq(SEALED), meta::value.eq("all")))
+                    .execute(conn)?;
                 Ok(())
             })
             .await?;
-            return Ok(SealedPage { sealed: 0, next: None });
+            return Ok(SealedPage {
+                sealed: 0,
+                next: None,
+            });
         };
         let found = self.searches.read(None, move |conn| {
-            let all = meta::table.find(SEALED).select(meta::value).get_result::<String>(conn).optional().map_err(store_error)?;
-            if all.is_some() { Ok(None) } else { next(conn, table, key).map(Some) }
+            let all = meta::table
+                .find(SEALED)
+                .select(meta::value)
+                .get_result::<String>(conn)
+                .optional()
+                .map_err(store_error)?;
+            if all.is_some() {
+                Ok(None)
+            } else {
+                next(conn, table, key).map(Some)
+            }
         });
-        let Some((rows, last)) = found.await? else { return Ok(SealedPage { sealed: 0, next: None }) };
-        let sealed = if rows.is_empty() { 0 } else { self.aside(move |conn, _| Ok(write(conn, table, &rows)?)).await? };
+        let Some((rows, last)) = found.await? else {
+            return Ok(SealedPage {
+                sealed: 0,
+                next: None,
+            });
+        };
+        let sealed = if rows.is_empty() {
+            0
+        } else {
+            self.aside(move |conn, _| Ok(write(conn, table, &rows)?))
+                .await?
+        };
         let (at, [k0, k1, k2]) = last.map_or((at + 1, [0; 3]), |key| (at, key));
-        Ok(SealedPage { sealed, next: Some(Place::new(format!("{at} {k0} {k1} {k2}"))) })
+        Ok(SealedPage {
+            sealed,
+            next: Some(Place::new(format!("{at} {k0} {k1} {k2}"))),
+        })
     }
 }

@@ -36,7 +36,10 @@ pub(crate) struct Fragment {
 impl Fragment {
     /// SQL without values yet.
     pub fn new(sql: impl Into<String>) -> Self {
-        Self { sql: sql.into(), binds: Vec::new() }
+        Self {
+            sql: sql.into(),
+            binds: Vec::new(),
+        }
     }
 
     /// Appends text.
@@ -68,7 +71,10 @@ impl Fragment {
         }
         let mut plan = Self::new("EXPLAIN QUERY PLAN ");
         plan.append(self.clone());
-        Ok(query::<Step>(conn, &plan)?.into_iter().map(|step| step.detail).collect())
+        Ok(query::<Step>(conn, &plan)?
+            .into_iter()
+            .map(|step| step.detail)
+            .collect())
     }
 }
 
@@ -92,12 +98,15 @@ where
 }
 
 fn boxed(fragment: &Fragment) -> BoxedSqlQuery<'_, Sqlite, diesel::query_builder::SqlQuery> {
-    fragment.binds.iter().fold(diesel::sql_query(&fragment.sql).into_boxed(), |query, bind| match bind {
-        Bind::Text(text) => query.bind::<Text, _>(text),
-        Bind::Int(int) => query.bind::<BigInt, _>(int),
-        Bind::Float(float) => query.bind::<Double, _>(float),
-        Bind::Blob(bytes) => query.bind::<Binary, _>(bytes),
-    })
+    fragment.binds.iter().fold(
+        diesel::sql_query(&fragment.sql).into_boxed(),
+        |query, bind| match bind {
+            Bind::Text(text) => query.bind::<Text, _>(text),
+            Bind::Int(int) => query.bind::<BigInt, _>(int),
+            Bind::Float(float) => query.bind::<Double, _>(float),
+            Bind::Blob(bytes) => query.bind::<Binary, _>(bytes),
+        },
+    )
 }
 
 #[cfg(test)]
@@ -114,8 +123,19 @@ mod tests {
     fn every_kind_of_value_reaches_its_placeholder() {
         let mut conn = SqliteConnection::establish(":memory:").unwrap();
         let mut fragment = Fragment::new("SELECT typeof(");
-        fragment.bind(Bind::Int(i64::MAX)).push(") || typeof(").bind(Bind::Float(0.5)).push(") || typeof(");
-        fragment.bind(Bind::Blob(vec![0])).push(") || ").bind(Bind::Text("?'\"".into())).push(" AS value");
-        assert_eq!(query::<Row>(&mut conn, &fragment).unwrap()[0].value, "integerrealblob?'\"");
+        fragment
+            .bind(Bind::Int(i64::MAX))
+            .push(") || typeof(")
+            .bind(Bind::Float(0.5))
+            .push(") || typeof(");
+        fragment
+            .bind(Bind::Blob(vec![0]))
+            .push(") || ")
+            .bind(Bind::Text("?'\"".into()))
+            .push(" AS value");
+        assert_eq!(
+            query::<Row>(&mut conn, &fragment).unwrap()[0].value,
+            "integerrealblob?'\""
+        );
     }
 }

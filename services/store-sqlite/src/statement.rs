@@ -53,7 +53,11 @@ impl QueryId for Prepared<'_> {
 impl RunQueryDsl<SqliteConnection> for Prepared<'_> {}
 
 /// Runs a statement of fixed text and gives the number of rows it changed.
-pub(crate) fn execute(conn: &mut SqliteConnection, sql: &'static str, values: &[Value<'_>]) -> QueryResult<usize> {
+pub(crate) fn execute(
+    conn: &mut SqliteConnection,
+    sql: &'static str,
+    values: &[Value<'_>],
+) -> QueryResult<usize> {
     debug_assert_eq!(sql.matches('?').count(), values.len(), "{sql}");
     Prepared { sql, values }.execute(conn)
 }

@@ -24,7 +24,10 @@ pub(crate) fn read(
     let count = |read: fn(&Owner) -> i64| owner.map_or(0, read);
     Ok(StoreStatistics {
         total_entries: count(|o| o.entry_count),
-        by_source: SourceCounts { user: count(|o| o.user_count), agent: count(|o| o.agent_count) },
+        by_source: SourceCounts {
+            user: count(|o| o.user_count),
+            agent: count(|o| o.agent_count),
+        },
         by_content_type: ContentTypeCounts {
             text: count(|o| o.entry_count - o.multimodal_count),
             multimodal: count(|o| o.multimodal_count),
@@ -67,21 +70,49 @@ pub(crate) fn within(
     let mut select = Fragment::new(
         "WITH reached AS (SELECT row_id, source, image_count, octet_length(text) + octet_length(metadata) AS bytes FROM entries WHERE owner = ",
     );
-    select.bind(Bind::Int(number)).push(" AND ").append(filter::within("thread_id", threads));
+    select
+        .bind(Bind::Int(number))
+        .push(" AND ")
+        .append(filter::within("thread_id", threads));
     select.push(
         ") SELECT count(*) AS entries, coalesce(sum(source = 'user'), 0) AS users, coalesce(sum(image_count > 0), 0) AS multimodal, \
          coalesce(sum(image_count), 0) AS images, (SELECT count(DISTINCT tag) FROM entry_tags WHERE owner = ",
     );
-    select.bind(Bind::Int(number)).push(" AND row_id IN (SELECT row_id FROM reached)) AS tags, ");
+    select
+        .bind(Bind::Int(number))
+        .push(" AND row_id IN (SELECT row_id FROM reached)) AS tags, ");
     select.push("coalesce(sum(bytes), 0) + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
-    select.bind(Bind::Int(number)).push(" AND row_id IN (SELECT row_id FROM reached WHERE image_count > 0)) AS bytes FROM reached");
-    let counts = sql::query::<Counts>(conn, &select).map_err(store_error)?.pop();
-    let Counts { entries, users, multimodal, images, tags, bytes } =
-        counts.unwrap_or(Counts { entries: 0, users: 0, multimodal: 0, images: 0, tags: 0, bytes: 0 });
+    select.bind(Bind::Int(number)).push(
+        " AND row_id IN (SELECT row_id FROM reached WHERE image_count > 0)) AS bytes FROM reached",
+    );
+    let counts = sql::query::<Counts>(conn, &select)
+        .map_err(store_error)?
+        .pop();
+    let Counts {
+        entries,
+        users,
+        multimodal,
+        images,
+        tags,
+        bytes,
+    } = counts.unwrap_or(Counts {
+        entries: 0,
+        users: 0,
+        multimodal: 0,
+        images: 0,
+        tags: 0,
+        bytes: 0,
+    });
     Ok(StoreStatistics {
         total_entries: entries,
-        by_source: SourceCounts { user: users, agent: entries - users },
-        by_content_type: ContentTypeCounts { text: entries - multimodal, multimodal },
+        by_source: SourceCounts {
+            user: users,
+            agent: entries - users,
+        },
+        by_content_type: ContentTypeCounts {
+            text: entries - multimodal,
+            multimodal,
+        },
         total_images: images,
         unique_tags: tags,
         indexed_entries: entries,
@@ -104,16 +135,33 @@ pub(crate) fn usage(conn: &mut SqliteConnection, owner: &Owner) -> Result<Usage,
     let mut select = Fragment::new("SELECT (SELECT count(*) FROM artifacts WHERE owner = ");
     select.bind(Bind::Int(owner.owner));
     select.push(") AS artifacts, (SELECT coalesce(sum(octet_length(text) + octet_length(metadata)), 0) FROM entries WHERE owner = ");
-    select.bind(Bind::Int(owner.owner)).push(") + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
+    select
+        .bind(Bind::Int(owner.owner))
+        .push(") + (SELECT coalesce(sum(octet_length(data)), 0) FROM images WHERE owner = ");
     select.bind(Bind::Int(owner.owner));
     select
         .push(") + (SELECT coalesce(sum(octet_length(title) + octet_length(content) + octet_length(metadata)), 0) FROM artifact_versions ");
     select.push("WHERE owner = ").bind(Bind::Int(owner.owner));
-    select.push(") + (SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ").bind(Bind::Int(Idempotency::OVERHEAD_BYTES));
-    select.push("), 0) FROM idempotency WHERE owner = ").bind(Bind::Int(owner.owner)).push(") AS bytes");
-    let sums = sql::query::<Sums>(conn, &select).map_err(store_error)?.pop().unwrap_or(Sums { artifacts: 0, bytes: 0 });
+    select
+        .push(") + (SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ")
+        .bind(Bind::Int(Idempotency::OVERHEAD_BYTES));
+    select
+        .push("), 0) FROM idempotency WHERE owner = ")
+        .bind(Bind::Int(owner.owner))
+        .push(") AS bytes");
+    let sums = sql::query::<Sums>(conn, &select)
+        .map_err(store_error)?
+        .pop()
+        .unwrap_or(Sums {
+            artifacts: 0,
+            bytes: 0,
+        });
     let number = |n: i64| u64::try_from(n).unwrap_or(0);
-    Ok(Usage { entries: number(owner.entry_count), artifacts: number(sums.artifacts), bytes: number(sums.bytes) })
+    Ok(Usage {
+        entries: number(owner.entry_count),
+        artifacts: number(sums.artifacts),
+        bytes: number(sums.bytes),
+    })
 }
 
 fn database_bytes(conn: &mut SqliteConnection, path: &Path) -> Result<u64, StoreError> {
@@ -122,5 +170,7 @@ fn database_bytes(conn: &mut SqliteConnection, path: &Path) -> Result<u64, Store
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     let log_bytes = std::fs::metadata(Path::new(&log)).map_or(0, |metadata| metadata.len());
-    Ok(u64::try_from(pages.saturating_mul(page_size)).unwrap_or(0).saturating_add(log_bytes))
+    Ok(u64::try_from(pages.saturating_mul(page_size))
+        .unwrap_or(0)
+        .saturating_add(log_bytes))
 }

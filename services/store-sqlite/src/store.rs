@@ -4,11 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use context_model::{ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp};
+use context_model::{
+    ConnectionMetrics, EntryUpdate, Filter, MetadataPath, NewEntry, ThreadSet, Timestamp,
+};
 use context_store::{
-    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, Idempotency, KeyStore, Neighbourhood, OwnerId, Page, Read, Recorded,
-    Result, RowSelection, SealStore, SearchPage, Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage,
-    Usage, VectorStore, WriteOptions, Written,
+    ArtifactStore, DeleteCriteria, Embedding, FtsPage, FtsSearch, Idempotency, KeyStore,
+    Neighbourhood, OwnerId, Page, Read, Recorded, Result, RowSelection, SealStore, SearchPage,
+    Soundness, Store, StoreError, StoreStatistics, StoredBatch, SummaryStore, ThreadsPage, Usage,
+    VectorStore, WriteOptions, Written,
 };
 use context_text::{Analyzer, Language};
 use diesel::sqlite::SqliteConnection;
@@ -30,7 +33,10 @@ use crate::transaction::Transaction;
 use crate::vectors::{self, Vectors};
 use crate::weigh;
 use crate::writer::{BoxJob, Company, Counters, Open, Writer};
-use crate::{batch, delete_entries, filter, fts, idempotency, read_entries, statistics, store_entry, threads, tokenizer, update_entry};
+use crate::{
+    batch, delete_entries, filter, fts, idempotency, read_entries, statistics, store_entry,
+    threads, tokenizer, update_entry,
+};
 
 /// Bytes of payload that may wait to be written; one more request is refused with `OVERLOADED`.
 const QUEUED_BYTES: usize = 256 * 1024 * 1024;
@@ -73,7 +79,9 @@ struct Running {
 
 impl std::fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("SqliteStore")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -88,27 +96,46 @@ impl SqliteStore {
         let (opened, mut conn) = open::open(&config)?;
         let path = opened.settings.path.clone();
         open::refuse_half_moved(&mut conn, &path)?;
-        if fts::rebuild(&mut conn, language, config.neighbourhood).map_err(|e| OpenError::from_store(&path, store_error(e)))? {
-            tracing::info!(language = language.name(), "The full-text index is made for this language and neighbourhood");
+        if fts::rebuild(&mut conn, language, config.neighbourhood)
+            .map_err(|e| OpenError::from_store(&path, store_error(e)))?
+        {
+            tracing::info!(
+                language = language.name(),
+                "The full-text index is made for this language and neighbourhood"
+            );
         }
-        let open_vectors = vectors::load(&mut conn).map_err(|e| OpenError::from_store(&path, store_error(e)))?;
+        let open_vectors =
+            vectors::load(&mut conn).map_err(|e| OpenError::from_store(&path, store_error(e)))?;
         let shared_vectors = Arc::clone(&open_vectors.shared);
-        let other = |error: std::io::Error| OpenError::Other { path: path.clone(), source: error.into() };
+        let other = |error: std::io::Error| OpenError::Other {
+            path: path.clone(),
+            source: error.into(),
+        };
         let readers = config.readers.max(1);
         let connect = |count: usize, busy_timeout: Duration| {
             (0..count)
                 .map(|_| connection::reader(&path, busy_timeout))
                 .collect::<std::result::Result<Vec<SqliteConnection>, _>>()
-                .map_err(|e| OpenError::Other { path: path.clone(), source: e.into() })
+                .map_err(|e| OpenError::Other {
+                    path: path.clone(),
+                    source: e.into(),
+                })
         };
-        let (for_points, for_searches) = (connect(readers, config.busy_timeout)?, connect(readers.min(2), config.busy_timeout)?);
+        let (for_points, for_searches) = (
+            connect(readers, config.busy_timeout)?,
+            connect(readers.min(2), config.busy_timeout)?,
+        );
         let for_inline = connect(readers.min(2), Duration::ZERO)?;
         let reader_connections = for_points.len() + for_searches.len() + for_inline.len();
         let inline = Arc::new(Inline::new(for_inline));
         let idle = Arc::clone(&inline);
         let soundness = Arc::new(Soundness::default());
-        let points = Lane::start("sqlite-read", for_points, &soundness, move || idle.release_memory()).map_err(other)?;
-        let searches = Lane::start("sqlite-search", for_searches, &soundness, || ()).map_err(other)?;
+        let points = Lane::start("sqlite-read", for_points, &soundness, move || {
+            idle.release_memory()
+        })
+        .map_err(other)?;
+        let searches =
+            Lane::start("sqlite-search", for_searches, &soundness, || ()).map_err(other)?;
 
         let writes = Arc::new(Queue::new(config.write_queue, QUEUED_BYTES));
         let counters = Arc::new(Counters::default());
@@ -150,13 +177,23 @@ impl SqliteStore {
             neighbours: config.neighbourhood.entries > 0,
             reader_connections: i64::try_from(reader_connections).unwrap_or(i64::MAX),
             write_queue_limit: i64::try_from(config.write_queue).unwrap_or(i64::MAX),
-            running: Mutex::new(Some(Running { points, searches, writer: stopped })),
+            running: Mutex::new(Some(Running {
+                points,
+                searches,
+                writer: stopped,
+            })),
             closed: watch::Sender::new(false),
         })
     }
 
     /// Queues `work` and waits until it is committed.
-    pub(crate) async fn write<T, W>(&self, owner: &OwnerId, options: WriteOptions, bytes: usize, work: W) -> Result<Written<T>>
+    pub(crate) async fn write<T, W>(
+        &self,
+        owner: &OwnerId,
+        options: WriteOptions,
+        bytes: usize,
+        work: W,
+    ) -> Result<Written<T>>
     where
         T: Recorded + Send + 'static,
         W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
@@ -179,7 +216,15 @@ impl SqliteStore {
         W: FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let request = Request { owner: owner.clone(), options, bytes, may_need_undo, work, reply, outcome: None };
+        let request = Request {
+            owner: owner.clone(),
+            options,
+            bytes,
+            may_need_undo,
+            work,
+            reply,
+            outcome: None,
+        };
         self.push(Box::new(request))?;
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -201,13 +246,23 @@ impl SqliteStore {
     ) -> Option<T> {
         self.inline.try_read(|conn| {
             let owner = owners::find(conn, owner).map_err(store_error)?;
-            if reaches(read, owner.as_ref()) { work(conn, owner.as_ref()) } else { Ok(None) }
+            if reaches(read, owner.as_ref()) {
+                work(conn, owner.as_ref())
+            } else {
+                Ok(None)
+            }
         })
     }
 
     /// Reads at or after the revision that `read` asks for. One process owns the file: no revision was ever given that is
     /// not here.
-    pub(crate) async fn read<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, work: W) -> Result<T>
+    pub(crate) async fn read<T, W>(
+        &self,
+        lane: &LaneHandle,
+        owner: &OwnerId,
+        read: Read,
+        work: W,
+    ) -> Result<T>
     where
         T: Send + 'static,
         W: FnOnce(&mut SqliteConnection, Option<&Owner>) -> Result<T> + Send + 'static,
@@ -216,9 +271,10 @@ impl SqliteStore {
         lane.read(Some(owner), move |conn| {
             let owner = owners::find(conn, &name).map_err(store_error)?;
             match read.min_revision {
-                Some(wanted) if !reaches(read, owner.as_ref()) => {
-                    Err(StoreError::beyond_revision(wanted, owner.map_or(0, |owner| owner.revision)))
-                }
+                Some(wanted) if !reaches(read, owner.as_ref()) => Err(StoreError::beyond_revision(
+                    wanted,
+                    owner.map_or(0, |owner| owner.revision),
+                )),
                 _ => work(conn, owner.as_ref()),
             }
         })
@@ -226,15 +282,32 @@ impl SqliteStore {
     }
 
     /// The same with a filter, of which a read that is too slow says what no index serves.
-    pub(crate) async fn filtered<T, W>(&self, lane: &LaneHandle, owner: &OwnerId, read: Read, filter: Filter, work: W) -> Result<T>
+    pub(crate) async fn filtered<T, W>(
+        &self,
+        lane: &LaneHandle,
+        owner: &OwnerId,
+        read: Read,
+        filter: Filter,
+        work: W,
+    ) -> Result<T>
     where
         T: Send + 'static,
-        W: FnOnce(&mut SqliteConnection, Option<&Owner>, &Filter, &[MetadataPath]) -> Result<T> + Send + 'static,
+        W: FnOnce(&mut SqliteConnection, Option<&Owner>, &Filter, &[MetadataPath]) -> Result<T>
+            + Send
+            + 'static,
     {
         let filter = Arc::new(filter);
         let (its_filter, indexed) = (Arc::clone(&filter), Arc::clone(&self.indexed));
-        let outcome = self.read(lane, owner, read, move |conn, owner| work(conn, owner, &its_filter, &indexed)).await;
-        outcome.map_err(|error| error.with_filter(&filter, |condition| filter::is_served(condition, &self.indexed)))
+        let outcome = self
+            .read(lane, owner, read, move |conn, owner| {
+                work(conn, owner, &its_filter, &indexed)
+            })
+            .await;
+        outcome.map_err(|error| {
+            error.with_filter(&filter, |condition| {
+                filter::is_served(condition, &self.indexed)
+            })
+        })
     }
 
     fn connections(&self) -> ConnectionMetrics {
@@ -258,8 +331,19 @@ impl Store for SqliteStore {
 
     async fn check(&self) -> Result<()> {
         self.soundness.check()?;
-        let version = self.points.read(None, |conn| pragma_int(conn, "PRAGMA user_version").map_err(store_error)).await?;
-        if version == SCHEMA_VERSION { Ok(()) } else { Err(StoreError::Unavailable("another program changed the schema".into())) }
+        let version = self
+            .points
+            .read(None, |conn| {
+                pragma_int(conn, "PRAGMA user_version").map_err(store_error)
+            })
+            .await?;
+        if version == SCHEMA_VERSION {
+            Ok(())
+        } else {
+            Err(StoreError::Unavailable(
+                "another program changed the schema".into(),
+            ))
+        }
     }
 
     fn vectors(&self) -> Option<&dyn VectorStore> {
@@ -275,16 +359,42 @@ impl Store for SqliteStore {
     ) -> Result<Written<StoredBatch>> {
         let embeddings = std::mem::take(&mut options.embeddings);
         let mut preparation = Preparation::new(self.language);
-        let (analyzer, words) = (Analyzer::new(self.language), if self.neighbours { Neighbourhood::WORDS } else { 0 });
-        let prepare = |entry: NewEntry| (preparation.next(&entry.text), context_text::gist(&entry.text, &analyzer, words), entry);
+        let (analyzer, words) = (
+            Analyzer::new(self.language),
+            if self.neighbours {
+                Neighbourhood::WORDS
+            } else {
+                0
+            },
+        );
+        let prepare = |entry: NewEntry| {
+            (
+                preparation.next(&entry.text),
+                context_text::gist(&entry.text, &analyzer, words),
+                entry,
+            )
+        };
         let entries: Vec<_> = entries.into_iter().map(prepare).collect();
-        let weights = entries.iter().map(|(text, gist, entry)| text.as_str().len() + gist.len() + weigh::entry(entry));
+        let weights = entries
+            .iter()
+            .map(|(text, gist, entry)| text.as_str().len() + gist.len() + weigh::entry(entry));
         let bytes = weights.chain(embeddings.iter().map(weigh::embedding)).sum();
         let several = atomic && entries.len() > 1;
         self.write_items(owner, options, bytes, several, move |transaction| {
-            batch::apply(transaction, &entries, atomic, |transaction, index, (text, gist, entry)| {
-                store_entry::store(transaction, entry, text, gist, embeddings.get(index).unwrap_or(&Embedding::Later))
-            })
+            batch::apply(
+                transaction,
+                &entries,
+                atomic,
+                |transaction, index, (text, gist, entry)| {
+                    store_entry::store(
+                        transaction,
+                        entry,
+                        text,
+                        gist,
+                        embeddings.get(index).unwrap_or(&Embedding::Later),
+                    )
+                },
+            )
         })
         .await
     }
@@ -298,30 +408,66 @@ impl Store for SqliteStore {
     ) -> Result<Written<StoredBatch>> {
         let embeddings = std::mem::take(&mut options.embeddings);
         let mut preparation = Preparation::new(self.language);
-        let updates: Vec<_> =
-            updates.into_iter().map(|update| (update.text.as_deref().map(|text| preparation.next(text)), update)).collect();
-        let weights = updates.iter().map(|(text, update)| text.as_ref().map_or(0, |text| text.as_str().len()) + weigh::update(update));
+        let updates: Vec<_> = updates
+            .into_iter()
+            .map(|update| {
+                (
+                    update.text.as_deref().map(|text| preparation.next(text)),
+                    update,
+                )
+            })
+            .collect();
+        let weights = updates.iter().map(|(text, update)| {
+            text.as_ref().map_or(0, |text| text.as_str().len()) + weigh::update(update)
+        });
         let bytes = weights.chain(embeddings.iter().map(weigh::embedding)).sum();
         let several = atomic && updates.len() > 1;
         self.write_items(owner, options, bytes, several, move |transaction| {
-            batch::apply(transaction, &updates, atomic, |transaction, index, (text, update)| {
-                update_entry::update(transaction, update, text.as_ref(), embeddings.get(index).unwrap_or(&Embedding::Later))
-            })
+            batch::apply(
+                transaction,
+                &updates,
+                atomic,
+                |transaction, index, (text, update)| {
+                    update_entry::update(
+                        transaction,
+                        update,
+                        text.as_ref(),
+                        embeddings.get(index).unwrap_or(&Embedding::Later),
+                    )
+                },
+            )
         })
         .await
     }
 
-    async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>> {
-        self.write_items(owner, options, weigh::criteria(&criteria), false, move |transaction| {
-            delete_entries::delete(transaction, &criteria)
-        })
+    async fn delete_contexts(
+        &self,
+        owner: &OwnerId,
+        criteria: DeleteCriteria,
+        options: WriteOptions,
+    ) -> Result<Written<u64>> {
+        self.write_items(
+            owner,
+            options,
+            weigh::criteria(&criteria),
+            false,
+            move |transaction| delete_entries::delete(transaction, &criteria),
+        )
         .await
     }
 
-    async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage> {
+    async fn get_contexts(
+        &self,
+        owner: &OwnerId,
+        ids: Vec<i64>,
+        selection: RowSelection,
+        read: Read,
+    ) -> Result<SearchPage> {
         if ids.len() <= SHORT_LOOKUP {
             let found = self.read_inline(owner, read, |conn, owner| match owner {
-                Some(owner) => read_entries::get_without_images(conn, owner, &ids, &selection, read.as_of),
+                Some(owner) => {
+                    read_entries::get_without_images(conn, owner, &ids, &selection, read.as_of)
+                }
                 None => Ok(Some(no_entries())),
             });
             if let Some(page) = found {
@@ -344,12 +490,21 @@ impl Store for SqliteStore {
         read: Read,
     ) -> Result<SearchPage> {
         // Without conditions an index gives the page as it is.
-        let light = filter.conditions.is_empty() && filter.within.is_none() && filter.tags.is_none() && page.offset < 1000;
+        let light = filter.conditions.is_empty()
+            && filter.within.is_none()
+            && filter.tags.is_none()
+            && page.offset < 1000;
         let lane = if light { &self.points } else { &self.searches };
-        self.filtered(lane, owner, read, filter, move |conn, owner, filter, indexed| match owner {
-            Some(owner) => read_entries::search(conn, owner, filter, page, indexed, &selection),
-            None => Ok(no_entries()),
-        })
+        self.filtered(
+            lane,
+            owner,
+            read,
+            filter,
+            move |conn, owner, filter, indexed| match owner {
+                Some(owner) => read_entries::search(conn, owner, filter, page, indexed, &selection),
+                None => Ok(no_entries()),
+            },
+        )
         .await
     }
 
@@ -362,70 +517,137 @@ impl Store for SqliteStore {
         selection: RowSelection,
         read: Read,
     ) -> Result<FtsPage> {
-        self.filtered(&self.searches, owner, read, filter, move |conn, owner, filter, indexed| match owner {
-            Some(owner) => read_entries::ranked(conn, owner, &search, filter, page, indexed, &selection),
-            None => Ok(FtsPage { entries: Vec::new(), used_fallback: false, capped_at: None, revision: 0, plan: Vec::new() }),
-        })
+        self.filtered(
+            &self.searches,
+            owner,
+            read,
+            filter,
+            move |conn, owner, filter, indexed| match owner {
+                Some(owner) => {
+                    read_entries::ranked(conn, owner, &search, filter, page, indexed, &selection)
+                }
+                None => Ok(FtsPage {
+                    entries: Vec::new(),
+                    used_fallback: false,
+                    capped_at: None,
+                    revision: 0,
+                    plan: Vec::new(),
+                }),
+            },
+        )
         .await
     }
 
     async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage> {
         self.read(&self.points, owner, read, move |conn, owner| match owner {
             Some(owner) => threads::list(conn, owner, page),
-            None => Ok(ThreadsPage { threads: Vec::new(), total: 0, revision: 0 }),
+            None => Ok(ThreadsPage {
+                threads: Vec::new(),
+                total: 0,
+                revision: 0,
+            }),
         })
         .await
     }
 
-    async fn list_threads_within(&self, owner: &OwnerId, threads: ThreadSet, page: Page, read: Read) -> Result<ThreadsPage> {
+    async fn list_threads_within(
+        &self,
+        owner: &OwnerId,
+        threads: ThreadSet,
+        page: Page,
+        read: Read,
+    ) -> Result<ThreadsPage> {
         self.read(&self.points, owner, read, move |conn, owner| match owner {
             Some(owner) => threads::list_within(conn, owner, &threads, page),
-            None => Ok(ThreadsPage { threads: Vec::new(), total: 0, revision: 0 }),
+            None => Ok(ThreadsPage {
+                threads: Vec::new(),
+                total: 0,
+                revision: 0,
+            }),
         })
         .await
     }
 
-    async fn statistics_within(&self, owner: &OwnerId, threads: ThreadSet, read: Read) -> Result<StoreStatistics> {
+    async fn statistics_within(
+        &self,
+        owner: &OwnerId,
+        threads: ThreadSet,
+        read: Read,
+    ) -> Result<StoreStatistics> {
         let connections = self.connections();
-        self.read(&self.searches, owner, read, move |conn, owner| statistics::within(conn, owner, &threads, connections.clone())).await
+        self.read(&self.searches, owner, read, move |conn, owner| {
+            statistics::within(conn, owner, &threads, connections.clone())
+        })
+        .await
     }
 
     async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
-        let found = self.read_inline(owner, read, |conn, owner| statistics::read(conn, &self.path, owner, self.connections()).map(Some));
+        let found = self.read_inline(owner, read, |conn, owner| {
+            statistics::read(conn, &self.path, owner, self.connections()).map(Some)
+        });
         if let Some(statistics) = found {
             return Ok(statistics);
         }
         let (path, connections) = (self.path.clone(), self.connections());
-        self.read(&self.points, owner, read, move |conn, owner| statistics::read(conn, &path, owner, connections.clone())).await
-    }
-
-    async fn usage(&self, owner: &OwnerId) -> Result<Usage> {
-        self.read(&self.searches, owner, Read::default(), |conn, owner| match owner {
-            Some(owner) => statistics::usage(conn, owner),
-            None => Ok(Usage::default()),
+        self.read(&self.points, owner, read, move |conn, owner| {
+            statistics::read(conn, &path, owner, connections.clone())
         })
         .await
     }
 
-    async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp) -> Result<bool> {
+    async fn usage(&self, owner: &OwnerId) -> Result<Usage> {
+        self.read(
+            &self.searches,
+            owner,
+            Read::default(),
+            |conn, owner| match owner {
+                Some(owner) => statistics::usage(conn, owner),
+                None => Ok(Usage::default()),
+            },
+        )
+        .await
+    }
+
+    async fn is_recorded(
+        &self,
+        owner: &OwnerId,
+        key: &Idempotency,
+        now: Timestamp,
+    ) -> Result<bool> {
         let found = self.read_inline(owner, Read::default(), |conn, owner| {
-            owner.map_or(Ok(false), |owner| idempotency::is_recorded(conn, owner.owner, &key.key, now)).map(Some).map_err(store_error)
+            owner
+                .map_or(Ok(false), |owner| {
+                    idempotency::is_recorded(conn, owner.owner, &key.key, now)
+                })
+                .map(Some)
+                .map_err(store_error)
         });
         if let Some(found) = found {
             return Ok(found);
         }
         let key = key.key.clone();
         self.read(&self.points, owner, Read::default(), move |conn, owner| {
-            owner.map_or(Ok(false), |owner| idempotency::is_recorded(conn, owner.owner, &key, now)).map_err(store_error)
+            owner
+                .map_or(Ok(false), |owner| {
+                    idempotency::is_recorded(conn, owner.owner, &key, now)
+                })
+                .map_err(store_error)
         })
         .await
     }
 
     async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64> {
-        self.read(&self.searches, owner, Read::default(), move |conn, owner| {
-            let bytes = owner.map_or(Ok(0), |owner| idempotency::bytes(conn, owner.owner, now)).map_err(store_error)?;
-            Ok(u64::try_from(bytes).unwrap_or(0))
-        })
+        self.read(
+            &self.searches,
+            owner,
+            Read::default(),
+            move |conn, owner| {
+                let bytes = owner
+                    .map_or(Ok(0), |owner| idempotency::bytes(conn, owner.owner, now))
+                    .map_err(store_error)?;
+                Ok(u64::try_from(bytes).unwrap_or(0))
+            },
+        )
         .await
     }
 
@@ -447,8 +669,17 @@ impl Store for SqliteStore {
 
     async fn close(&self) {
         let mut closed = self.closed.subscribe();
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(Running { points, searches, writer }) = running else {
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(Running {
+            points,
+            searches,
+            writer,
+        }) = running
+        else {
             // Another call closes it.
             let _ = closed.wait_for(|closed| *closed).await;
             return;
@@ -473,9 +704,14 @@ impl Drop for SqliteStore {
 
 /// Whether the owner's revision is the one that `read` asks for, or later.
 fn reaches(read: Read, owner: Option<&Owner>) -> bool {
-    read.min_revision.is_none_or(|wanted| owner.map_or(0, |owner| owner.revision) >= wanted)
+    read.min_revision
+        .is_none_or(|wanted| owner.map_or(0, |owner| owner.revision) >= wanted)
 }
 
 fn no_entries() -> SearchPage {
-    SearchPage { entries: Vec::new(), revision: 0, plan: Vec::new() }
+    SearchPage {
+        entries: Vec::new(),
+        revision: 0,
+        plan: Vec::new(),
+    }
 }

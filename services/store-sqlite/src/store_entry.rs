@@ -25,7 +25,14 @@ pub(crate) fn store(
     gist: &str,
     embedding: &Embedding,
 ) -> Result<ItemOutcome, Failure> {
-    let NewEntry { thread_id, source, text, images: given_images, metadata, tags: given_tags } = entry;
+    let NewEntry {
+        thread_id,
+        source,
+        text,
+        images: given_images,
+        metadata,
+        tags: given_tags,
+    } = entry;
     let (owner, thread_id) = (transaction.owner.owner, thread_id.as_str());
     let hash = text_hash(text);
     let thread = threads::find(transaction.conn, owner, thread_id)?;
@@ -34,22 +41,42 @@ pub(crate) fn store(
         && thread.last_hash == hash
         && let Some(version) = repeats(transaction, thread.last_id, entry)?
     {
-        return Ok(ItemOutcome { id: thread.last_id, version, duplicate: true });
+        return Ok(ItemOutcome {
+            id: thread.last_id,
+            version,
+            duplicate: true,
+        });
     }
 
     let given_images = given_images.as_deref().unwrap_or_default();
-    let given_tags = given_tags.as_ref().map(context_model::Tags::as_slice).unwrap_or_default();
+    let given_tags = given_tags
+        .as_ref()
+        .map(context_model::Tags::as_slice)
+        .unwrap_or_default();
     let (id, row_id) = transaction.new_row_id().map_err(Failure::Rejected)?;
-    let created_at = clock::created_at(transaction.now, thread.as_ref().map_or(i64::MIN, |thread| thread.last_entry));
+    let created_at = clock::created_at(
+        transaction.now,
+        thread.as_ref().map_or(i64::MIN, |thread| thread.last_entry),
+    );
     let multimodal = !given_images.is_empty();
     let image_count = i64::try_from(given_images.len()).unwrap_or(i64::MAX);
-    let (json, folded) =
-        metadata.as_ref().map_or_else(|| ("{}".to_owned(), "{}".to_owned()), |metadata| (metadata.to_json(), metadata.to_folded_json()));
+    let (json, folded) = metadata.as_ref().map_or_else(
+        || ("{}".to_owned(), "{}".to_owned()),
+        |metadata| (metadata.to_json(), metadata.to_folded_json()),
+    );
 
     let seal = EntrySeal::of(1, text, &json).to_bytes(id);
     let is_new = thread.is_none();
-    let before = thread.as_ref().and_then(|thread| transaction.owner.row_id(thread.last_id));
-    let newest = Newest { id, source: *source, multimodal, created_at, hash };
+    let before = thread
+        .as_ref()
+        .and_then(|thread| transaction.owner.row_id(thread.last_id));
+    let newest = Newest {
+        id,
+        source: *source,
+        multimodal,
+        created_at,
+        hash,
+    };
     let thread = ThreadRow::with_newest(thread, owner, thread_id, &newest);
     if is_new {
         thread.insert(transaction.conn)?;
@@ -78,8 +105,15 @@ pub(crate) fn store(
     tags::add(transaction, row_id, given_tags)?;
     images::insert(transaction.conn, owner, row_id, given_images)?;
     vectors::insert(transaction, row_id, embedding)?;
-    let place = Place { owner, thread_id, created_at, row_id };
-    let context = transaction.neighbours.of_new(transaction.conn, &place, before, |_| gist.to_owned())?;
+    let place = Place {
+        owner,
+        thread_id,
+        created_at,
+        row_id,
+    };
+    let context = transaction
+        .neighbours
+        .of_new(transaction.conn, &place, before, |_| gist.to_owned())?;
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,
@@ -101,15 +135,34 @@ pub(crate) fn store(
     counts.multimodal_count += i64::from(multimodal);
     counts.image_count += image_count;
     counts.thread_count += i64::from(is_new);
-    Ok(ItemOutcome { id, version: 1, duplicate: false })
+    Ok(ItemOutcome {
+        id,
+        version: 1,
+        duplicate: false,
+    })
 }
 
 /// The version of the thread's newest entry when `entry` repeats it: the same text, and everything else that is given
 /// equals what is stored. That source and hash are the same is known.
-fn repeats(transaction: &mut Transaction<'_>, last_id: i64, entry: &NewEntry) -> Result<Option<i64>, Failure> {
-    let NewEntry { thread_id: _, source: _, text, images: given_images, metadata, tags } = entry;
-    let Some(row_id) = transaction.owner.row_id(last_id) else { return Ok(None) };
-    let Some(stored) = entries::find(transaction.conn, row_id)? else { return Ok(None) };
+fn repeats(
+    transaction: &mut Transaction<'_>,
+    last_id: i64,
+    entry: &NewEntry,
+) -> Result<Option<i64>, Failure> {
+    let NewEntry {
+        thread_id: _,
+        source: _,
+        text,
+        images: given_images,
+        metadata,
+        tags,
+    } = entry;
+    let Some(row_id) = transaction.owner.row_id(last_id) else {
+        return Ok(None);
+    };
+    let Some(stored) = entries::find(transaction.conn, row_id)? else {
+        return Ok(None);
+    };
     if stored.text != *text {
         return Ok(None);
     }
@@ -119,12 +172,14 @@ fn repeats(transaction: &mut Transaction<'_>, last_id: i64, entry: &NewEntry) ->
         return Ok(None);
     }
     if let Some(metadata) = metadata
-        && entries::parse_metadata(&stored.metadata).map_err(Failure::Rejected)? != *metadata.as_object()
+        && entries::parse_metadata(&stored.metadata).map_err(Failure::Rejected)?
+            != *metadata.as_object()
     {
         return Ok(None);
     }
     if let Some(given) = given_images
-        && !images::same(transaction.conn, transaction.owner.owner, row_id, given).map_err(Failure::Rejected)?
+        && !images::same(transaction.conn, transaction.owner.owner, row_id, given)
+            .map_err(Failure::Rejected)?
     {
         return Ok(None);
     }

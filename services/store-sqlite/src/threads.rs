@@ -86,7 +86,9 @@ impl ThreadRow {
     }
 
     pub fn insert(&self, conn: &mut SqliteConnection) -> QueryResult<()> {
-        diesel::insert_into(threads::table).values(self).execute(conn)?;
+        diesel::insert_into(threads::table)
+            .values(self)
+            .execute(conn)?;
         Ok(())
     }
 
@@ -137,24 +139,50 @@ pub(crate) struct Newest {
     pub hash: i64,
 }
 
-pub(crate) fn find(conn: &mut SqliteConnection, owner: i64, thread_id: &str) -> QueryResult<Option<ThreadRow>> {
-    threads::table.find((owner, thread_id)).select(ThreadRow::as_select()).get_result(conn).optional()
+pub(crate) fn find(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    thread_id: &str,
+) -> QueryResult<Option<ThreadRow>> {
+    threads::table
+        .find((owner, thread_id))
+        .select(ThreadRow::as_select())
+        .get_result(conn)
+        .optional()
 }
 
 /// Brings a thread's row in line with its entries after some were deleted. Gives whether the thread is gone.
-pub(crate) fn after_removal(transaction: &mut Transaction<'_>, thread_id: &str, removed: Removed) -> QueryResult<bool> {
+pub(crate) fn after_removal(
+    transaction: &mut Transaction<'_>,
+    thread_id: &str,
+    removed: Removed,
+) -> QueryResult<bool> {
     let owner = transaction.owner.owner;
-    let Some(mut row) = find(transaction.conn, owner, thread_id)? else { return Ok(false) };
+    let Some(mut row) = find(transaction.conn, owner, thread_id)? else {
+        return Ok(false);
+    };
     let last_row = transaction.owner.row_id(row.last_id).unwrap_or_default();
     let plausible = clock::latest_plausible(transaction.now);
     let conn = &mut *transaction.conn;
-    let of_thread = || entries::table.filter(entries::owner.eq(owner)).filter(entries::thread_id.eq(thread_id));
+    let of_thread = || {
+        entries::table
+            .filter(entries::owner.eq(owner))
+            .filter(entries::thread_id.eq(thread_id))
+    };
     let newest = || of_thread().order((entries::created_at.desc(), entries::row_id.desc()));
     let columns = (entries::row_id, entries::created_at, entries::source);
     // The newest entry stays the newest, whatever a wrong clock said when others were stored.
-    let mut last: Option<(i64, i64, String)> = entries::table.find(last_row).select(columns).first(conn).optional()?;
+    let mut last: Option<(i64, i64, String)> = entries::table
+        .find(last_row)
+        .select(columns)
+        .first(conn)
+        .optional()?;
     if last.is_none() {
-        last = newest().filter(entries::created_at.le(plausible)).select(columns).first(conn).optional()?;
+        last = newest()
+            .filter(entries::created_at.le(plausible))
+            .select(columns)
+            .first(conn)
+            .optional()?;
     }
     if last.is_none() {
         last = newest().select(columns).first(conn).optional()?;
@@ -167,9 +195,15 @@ pub(crate) fn after_removal(transaction: &mut Transaction<'_>, thread_id: &str, 
     row.agent_count -= removed.agent;
     row.entry_count -= removed.user + removed.agent;
     row.multimodal_count -= removed.multimodal;
-    row.first_entry = of_thread().select(entries::created_at).order((entries::created_at.asc(), entries::row_id.asc())).first(conn)?;
+    row.first_entry = of_thread()
+        .select(entries::created_at)
+        .order((entries::created_at.asc(), entries::row_id.asc()))
+        .first(conn)?;
     if row.last_id != id_of_row(last_row) {
-        let text: String = entries::table.find(last_row).select(entries::text).get_result(conn)?;
+        let text: String = entries::table
+            .find(last_row)
+            .select(entries::text)
+            .get_result(conn)?;
         row.last_hash = text_hash(&text);
     }
     row.last_entry = last_entry;
@@ -180,7 +214,11 @@ pub(crate) fn after_removal(transaction: &mut Transaction<'_>, thread_id: &str, 
 }
 
 /// A page of an owner's threads, latest activity first.
-pub(crate) fn list(conn: &mut SqliteConnection, owner: &Owner, page: Page) -> Result<ThreadsPage, StoreError> {
+pub(crate) fn list(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    page: Page,
+) -> Result<ThreadsPage, StoreError> {
     let rows = threads::table
         .filter(threads::owner.eq(owner.owner))
         .order((threads::last_entry.desc(), threads::last_id.desc()))
@@ -189,11 +227,20 @@ pub(crate) fn list(conn: &mut SqliteConnection, owner: &Owner, page: Page) -> Re
         .select(ThreadRow::as_select())
         .load(conn)
         .map_err(store_error)?;
-    Ok(ThreadsPage { threads: rows.into_iter().map(Thread::from).collect(), total: owner.thread_count, revision: owner.revision })
+    Ok(ThreadsPage {
+        threads: rows.into_iter().map(Thread::from).collect(),
+        total: owner.thread_count,
+        revision: owner.revision,
+    })
 }
 
 /// The same, of these threads alone.
-pub(crate) fn list_within(conn: &mut SqliteConnection, owner: &Owner, threads: &ThreadSet, page: Page) -> Result<ThreadsPage, StoreError> {
+pub(crate) fn list_within(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    threads: &ThreadSet,
+    page: Page,
+) -> Result<ThreadsPage, StoreError> {
     #[derive(QueryableByName)]
     struct Total {
         #[diesel(sql_type = diesel::sql_types::BigInt)]
@@ -201,16 +248,27 @@ pub(crate) fn list_within(conn: &mut SqliteConnection, owner: &Owner, threads: &
     }
     let of = |start: &str| {
         let mut statement = Fragment::new(format!("{start} FROM threads WHERE owner = "));
-        statement.bind(Bind::Int(owner.owner)).push(" AND ").append(within("thread_id", threads));
+        statement
+            .bind(Bind::Int(owner.owner))
+            .push(" AND ")
+            .append(within("thread_id", threads));
         statement
     };
     let total = sql::query::<Total>(conn, &of("SELECT count(*) AS total")).map_err(store_error)?;
     let mut select = of("SELECT *");
-    select.push(" ORDER BY last_entry DESC, last_id DESC LIMIT ").bind(Bind::Int(i64::from(page.limit)));
-    select.push(" OFFSET ").bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+    select
+        .push(" ORDER BY last_entry DESC, last_id DESC LIMIT ")
+        .bind(Bind::Int(i64::from(page.limit)));
+    select
+        .push(" OFFSET ")
+        .bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
     let rows: Vec<ThreadRow> = sql::query(conn, &select).map_err(store_error)?;
     let total = total.first().map_or(0, |row| row.total);
-    Ok(ThreadsPage { threads: rows.into_iter().map(Thread::from).collect(), total, revision: owner.revision })
+    Ok(ThreadsPage {
+        threads: rows.into_iter().map(Thread::from).collect(),
+        total,
+        revision: owner.revision,
+    })
 }
 
 impl From<ThreadRow> for Thread {
@@ -232,7 +290,10 @@ impl From<ThreadRow> for Thread {
             thread_id,
             entry_count,
             source_types: i64::from(user_count > 0) + i64::from(agent_count > 0),
-            sources: SourceCounts { user: user_count, agent: agent_count },
+            sources: SourceCounts {
+                user: user_count,
+                agent: agent_count,
+            },
             multimodal_count,
             first_entry: Timestamp(first_entry),
             last_entry: Timestamp(last_entry),

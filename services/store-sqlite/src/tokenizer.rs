@@ -26,7 +26,8 @@ pub(crate) const READY: char = '\u{2}';
 /// A ready token that begins with this character stands at the place of the one before it.
 pub(crate) const COLOCATED: char = '\u{3}';
 
-type TokenCallback = unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
+type TokenCallback =
+    unsafe extern "C" fn(*mut c_void, c_int, *const c_char, c_int, c_int, c_int) -> c_int;
 
 /// Makes the tokenizer known to every connection opened from now on in this process. To be called before the first one.
 pub fn register() {
@@ -44,17 +45,33 @@ pub fn register() {
 }
 
 /// Registers the tokenizer on a new connection, lets its prepared statements stay prepared, and its reads be stopped.
-unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_char, _api: *const ffi::sqlite3_api_routines) -> c_int {
+unsafe extern "C" fn initialise(
+    db: *mut ffi::sqlite3,
+    _message: *mut *mut c_char,
+    _api: *const ffi::sqlite3_api_routines,
+) -> c_int {
     // SAFETY: `db` is an open connection; the statement is finalised before it is used elsewhere, and the pointer that
     // `fts5(?1)` fills in is valid as long as the connection.
     unsafe {
         let mut statement = ptr::null_mut();
-        let code = ffi::sqlite3_prepare_v2(db, c"SELECT fts5(?1)".as_ptr(), -1, &raw mut statement, ptr::null_mut());
+        let code = ffi::sqlite3_prepare_v2(
+            db,
+            c"SELECT fts5(?1)".as_ptr(),
+            -1,
+            &raw mut statement,
+            ptr::null_mut(),
+        );
         if code != ffi::SQLITE_OK {
             return code;
         }
         let mut api: *mut ffi::fts5_api = ptr::null_mut();
-        ffi::sqlite3_bind_pointer(statement, 1, (&raw mut api).cast::<c_void>(), c"fts5_api_ptr".as_ptr(), None);
+        ffi::sqlite3_bind_pointer(
+            statement,
+            1,
+            (&raw mut api).cast::<c_void>(),
+            c"fts5_api_ptr".as_ptr(),
+            None,
+        );
         ffi::sqlite3_step(statement);
         let code = ffi::sqlite3_finalize(statement);
         if code != ffi::SQLITE_OK {
@@ -65,12 +82,27 @@ unsafe extern "C" fn initialise(db: *mut ffi::sqlite3, _message: *mut *mut c_cha
         };
         // Without it SQLite compiles a statement a second time at its first step when a limit is bound, because the plan
         // might depend on the value (`sqlite3ExprIsInteger`, `SQLITE_DBCONFIG_ENABLE_QPSG`). Our plans do not.
-        let code = ffi::sqlite3_db_config(db, ffi::SQLITE_DBCONFIG_ENABLE_QPSG, 1 as c_int, ptr::null_mut::<c_int>());
+        let code = ffi::sqlite3_db_config(
+            db,
+            ffi::SQLITE_DBCONFIG_ENABLE_QPSG,
+            1 as c_int,
+            ptr::null_mut::<c_int>(),
+        );
         if code != ffi::SQLITE_OK {
             return code;
         }
-        let mut tokenizer = ffi::fts5_tokenizer { xCreate: Some(create), xDelete: Some(delete), xTokenize: Some(tokenize) };
-        let code = create_tokenizer(api, c"context".as_ptr(), ptr::null_mut(), &raw mut tokenizer, None);
+        let mut tokenizer = ffi::fts5_tokenizer {
+            xCreate: Some(create),
+            xDelete: Some(delete),
+            xTokenize: Some(tokenize),
+        };
+        let code = create_tokenizer(
+            api,
+            c"context".as_ptr(),
+            ptr::null_mut(),
+            &raw mut tokenizer,
+            None,
+        );
         if code != ffi::SQLITE_OK {
             return code;
         }
@@ -121,10 +153,19 @@ unsafe extern "C" fn tokenize(
         return ffi::SQLITE_OK;
     }
     // SAFETY: `create` made the tokenizer, nobody else writes to it, and SQLite hands over `length` bytes.
-    let (analyzer, bytes) = unsafe { (&*tokenizer.cast::<Analyzer>(), std::slice::from_raw_parts(text.cast::<u8>(), length)) };
+    let (analyzer, bytes) = unsafe {
+        (
+            &*tokenizer.cast::<Analyzer>(),
+            std::slice::from_raw_parts(text.cast::<u8>(), length),
+        )
+    };
     // Every text that reaches the store is a Rust string; damaged bytes in the file must not become a panic.
     let text = String::from_utf8_lossy(bytes);
-    let mut sink = Sink { callback, context, code: ffi::SQLITE_OK };
+    let mut sink = Sink {
+        callback,
+        context,
+        code: ffi::SQLITE_OK,
+    };
     // A panic must not unwind into C.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         if flags & ffi::FTS5_TOKENIZE_QUERY != 0 {
@@ -148,7 +189,9 @@ unsafe extern "C" fn tokenize(
         } else {
             analyzer.tokens(&text, &mut |token| {
                 sink.emit(0, token.stem, token.start, token.end)
-                    && colocated(&token).is_none_or(|word| sink.emit(ffi::FTS5_TOKEN_COLOCATED, &word, token.start, token.end))
+                    && colocated(&token).is_none_or(|word| {
+                        sink.emit(ffi::FTS5_TOKEN_COLOCATED, &word, token.start, token.end)
+                    })
             });
         }
     }));
@@ -170,7 +213,16 @@ impl Sink {
     fn emit(&mut self, flags: c_int, token: &str, start: usize, end: usize) -> bool {
         let int = |n: usize| c_int::try_from(n).unwrap_or(c_int::MAX);
         // SAFETY: the callback copies the token before it returns; context and callback belong to the same call.
-        self.code = unsafe { (self.callback)(self.context, flags, token.as_ptr().cast(), int(token.len()), int(start), int(end)) };
+        self.code = unsafe {
+            (self.callback)(
+                self.context,
+                flags,
+                token.as_ptr().cast(),
+                int(token.len()),
+                int(start),
+                int(end),
+            )
+        };
         self.code == ffi::SQLITE_OK
     }
 }

@@ -56,7 +56,16 @@ impl<'c> Transaction<'c> {
         neighbours: &'c mut Neighbours,
         vectors: &'c mut OpenVectors,
     ) -> Self {
-        Self { conn, owner, now: options.now, key_id: options.key_id.clone(), full_text, neighbours, vectors, erased: false }
+        Self {
+            conn,
+            owner,
+            now: options.now,
+            key_id: options.key_id.clone(),
+            full_text,
+            neighbours,
+            vectors,
+            erased: false,
+        }
     }
 
     /// The row id of an id that was just assigned.
@@ -65,13 +74,22 @@ impl<'c> Transaction<'c> {
     /// `Internal` when the owner has used up its ids (2^40).
     pub fn new_row_id(&mut self) -> Result<(i64, i64), StoreError> {
         let id = self.owner.next_id;
-        let row_id = self.owner.row_id(id).ok_or_else(|| StoreError::Internal("the owner has no ids left".into()))?;
+        let row_id = self
+            .owner
+            .row_id(id)
+            .ok_or_else(|| StoreError::Internal("the owner has no ids left".into()))?;
         self.owner.next_id += 1;
         Ok((id, row_id))
     }
 
     /// Counts one change of an entry and writes it down.
-    pub fn changed(&mut self, operation: ChangeKind, id: i64, thread_id: &str, version: i64) -> QueryResult<()> {
+    pub fn changed(
+        &mut self,
+        operation: ChangeKind,
+        id: i64,
+        thread_id: &str,
+        version: i64,
+    ) -> QueryResult<()> {
         self.owner.revision += 1;
         diesel::insert_into(changes::table)
             .values((
@@ -103,7 +121,11 @@ impl<'c> Transaction<'c> {
         self.neighbours.forget();
         let after = self.neighbours.after(self.conn, place)?;
         let owner = place.owner;
-        self.full_text.extend(after.iter().map(|&(_, row_id)| FullTextChange::Renew { owner, row_id }));
+        self.full_text.extend(
+            after
+                .iter()
+                .map(|&(_, row_id)| FullTextChange::Renew { owner, row_id }),
+        );
         Ok(after.first().copied())
     }
 

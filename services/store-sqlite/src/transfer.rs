@@ -31,16 +31,24 @@ struct Worker {
 
 impl Worker {
     fn new(conn: SqliteConnection, path: &Path) -> Self {
-        Self { conn: Some(conn), shown: format!("sqlite://{}", path.display()) }
+        Self {
+            conn: Some(conn),
+            shown: format!("sqlite://{}", path.display()),
+        }
     }
 
-    async fn run<T, E>(&mut self, work: impl FnOnce(&mut SqliteConnection) -> Result<T, E> + Send + 'static) -> Result<T, TransferError>
+    async fn run<T, E>(
+        &mut self,
+        work: impl FnOnce(&mut SqliteConnection) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, TransferError>
     where
         T: Send + 'static,
         E: Into<context_store::BoxError> + Send + 'static,
     {
         let failed = |error: context_store::BoxError| TransferError::database(&self.shown, error);
-        let Some(mut conn) = self.conn.take() else { return Err(failed("an earlier call failed".into())) };
+        let Some(mut conn) = self.conn.take() else {
+            return Err(failed("an earlier call failed".into()));
+        };
         let running = tokio::task::spawn_blocking(move || {
             let outcome = work(&mut conn);
             (conn, outcome)

@@ -26,10 +26,22 @@ pub(crate) fn update(
     indexable: Option<&Indexable>,
     embedding: &Embedding,
 ) -> Result<ItemOutcome, Failure> {
-    let EntryUpdate { id, text, metadata, tags: new_tags, images: new_images, expected_version } = update;
+    let EntryUpdate {
+        id,
+        text,
+        metadata,
+        tags: new_tags,
+        images: new_images,
+        expected_version,
+    } = update;
     let id = *id;
-    let row_id = transaction.owner.row_id(id).ok_or_else(|| Error::context_not_found(id))?;
-    let Some(stored) = entries::find(transaction.conn, row_id)? else { return Err(Error::context_not_found(id).into()) };
+    let row_id = transaction
+        .owner
+        .row_id(id)
+        .ok_or_else(|| Error::context_not_found(id))?;
+    let Some(stored) = entries::find(transaction.conn, row_id)? else {
+        return Err(Error::context_not_found(id).into());
+    };
     if let Some(expected) = *expected_version
         && expected != stored.version
     {
@@ -39,10 +51,13 @@ pub(crate) fn update(
         None => None,
         Some(MetadataChange::Replace(metadata)) => Some(metadata.clone()),
         Some(MetadataChange::Patch(patch)) => {
-            if let Checked::Damaged(part @ (Part::Metadata | Part::Checksum)) = seal::check_entry(&stored.content(), false) {
+            if let Checked::Damaged(part @ (Part::Metadata | Part::Checksum)) =
+                seal::check_entry(&stored.content(), false)
+            {
                 return Err(seal::refuse_context(id, part).into());
             }
-            let before = Metadata::from_stored(parse_metadata(&stored.metadata).map_err(Failure::Rejected)?);
+            let before =
+                Metadata::from_stored(parse_metadata(&stored.metadata).map_err(Failure::Rejected)?);
             Some(before.patched(patch)?)
         }
     };
@@ -56,8 +71,19 @@ pub(crate) fn update(
         None => old_tags,
         Some(tags) => {
             let tags = tags.as_slice();
-            tags::remove(transaction, row_id, old_tags.iter().filter(|tag| tags.binary_search(tag).is_err()))?;
-            tags::add(transaction, row_id, tags.iter().filter(|tag| old_tags.binary_search(tag).is_err()))?;
+            tags::remove(
+                transaction,
+                row_id,
+                old_tags
+                    .iter()
+                    .filter(|tag| tags.binary_search(tag).is_err()),
+            )?;
+            tags::add(
+                transaction,
+                row_id,
+                tags.iter()
+                    .filter(|tag| old_tags.binary_search(tag).is_err()),
+            )?;
             tags.to_vec()
         }
     };
@@ -66,7 +92,8 @@ pub(crate) fn update(
         Some(given) => replace_images(transaction, row_id, &stored, given)?,
     };
     let metadata_json = metadata.as_ref().map(Metadata::to_json);
-    let seal = EntrySeal::next(&stored.content(), text.as_deref(), metadata_json.as_deref()).to_bytes(id);
+    let seal =
+        EntrySeal::next(&stored.content(), text.as_deref(), metadata_json.as_deref()).to_bytes(id);
     // One statement whatever is given: SQLite writes the whole row anyway. Metadata apart, for the sake of its indexes.
     diesel::update(table::table.find(row_id))
         .set((
@@ -76,13 +103,20 @@ pub(crate) fn update(
             table::tags.eq(tags_json(&tags_now)),
             table::image_count.eq(image_count),
             // Of another text.
-            table::summary.eq(if text.is_some() { "" } else { stored.summary.as_str() }),
+            table::summary.eq(if text.is_some() {
+                ""
+            } else {
+                stored.summary.as_str()
+            }),
             table::seal.eq(&seal[..]),
         ))
         .execute(transaction.conn)?;
     if let (Some(metadata), Some(json)) = (metadata, metadata_json) {
         diesel::update(table::table.find(row_id))
-            .set((table::metadata.eq(json), table::metadata_folded.eq(metadata.to_folded_json())))
+            .set((
+                table::metadata.eq(json),
+                table::metadata_folded.eq(metadata.to_folded_json()),
+            ))
             .execute(transaction.conn)?;
     }
     if text.is_some() {
@@ -92,7 +126,12 @@ pub(crate) fn update(
     update_thread(transaction, &stored, id, text.as_deref(), multimodal_change)?;
     if text.is_some() || new_tags.is_some() || multimodal_change != 0 {
         let owner = transaction.owner.owner;
-        let place = Place { owner, thread_id: &stored.thread_id, created_at: stored.created_at, row_id };
+        let place = Place {
+            owner,
+            thread_id: &stored.thread_id,
+            created_at: stored.created_at,
+            row_id,
+        };
         let context = transaction.neighbours.of_old(transaction.conn, &place)?;
         if text.is_some() {
             transaction.neighbour_changed(&place)?;
@@ -102,7 +141,9 @@ pub(crate) fn update(
             owner,
             row_id,
             context,
-            text: indexable.cloned().unwrap_or_else(|| Indexable::plain(text.as_deref().unwrap_or(&stored.text))),
+            text: indexable
+                .cloned()
+                .unwrap_or_else(|| Indexable::plain(text.as_deref().unwrap_or(&stored.text))),
             thread_id: stored.thread_id.clone(),
             source,
             content_type: ContentType::of(usize::from(image_count > 0)),
@@ -110,10 +151,19 @@ pub(crate) fn update(
         });
     }
     transaction.changed(ChangeKind::Update, id, &stored.thread_id, version)?;
-    Ok(ItemOutcome { id, version, duplicate: false })
+    Ok(ItemOutcome {
+        id,
+        version,
+        duplicate: false,
+    })
 }
 
-fn replace_images(transaction: &mut Transaction<'_>, row_id: i64, stored: &EntryRow, given: &[NewImage]) -> Result<i64, Failure> {
+fn replace_images(
+    transaction: &mut Transaction<'_>,
+    row_id: i64,
+    stored: &EntryRow,
+    given: &[NewImage],
+) -> Result<i64, Failure> {
     let count = i64::try_from(given.len()).unwrap_or(i64::MAX);
     let owner = transaction.owner.owner;
     images::delete(transaction.conn, owner, row_id)?;
@@ -135,7 +185,9 @@ fn update_thread(
     if multimodal_change == 0 && text.is_none() {
         return Ok(());
     }
-    let Some(mut thread) = threads::find(transaction.conn, owner, &stored.thread_id)? else { return Ok(()) };
+    let Some(mut thread) = threads::find(transaction.conn, owner, &stored.thread_id)? else {
+        return Ok(());
+    };
     thread.multimodal_count += multimodal_change;
     if let Some(text) = text
         && thread.last_id == id

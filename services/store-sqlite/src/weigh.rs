@@ -8,7 +8,14 @@ use serde_json::Value;
 const OVERHEAD: usize = 256;
 
 pub(crate) fn entry(entry: &NewEntry) -> usize {
-    let NewEntry { thread_id, source: _, text, images, metadata, tags } = entry;
+    let NewEntry {
+        thread_id,
+        source: _,
+        text,
+        images,
+        metadata,
+        tags,
+    } = entry;
     OVERHEAD
         + thread_id.as_str().len()
         + text.len()
@@ -18,11 +25,21 @@ pub(crate) fn entry(entry: &NewEntry) -> usize {
 }
 
 pub(crate) fn update(update: &EntryUpdate) -> usize {
-    let EntryUpdate { id: _, text, metadata, tags, images, expected_version: _ } = update;
+    let EntryUpdate {
+        id: _,
+        text,
+        metadata,
+        tags,
+        images,
+        expected_version: _,
+    } = update;
     let metadata = match metadata {
         None => 0,
         Some(MetadataChange::Replace(metadata)) => metadata_bytes(metadata),
-        Some(MetadataChange::Patch(patch)) => patch.iter().map(|(key, value)| key.len() + value_bytes(value)).sum(),
+        Some(MetadataChange::Patch(patch)) => patch
+            .iter()
+            .map(|(key, value)| key.len() + value_bytes(value))
+            .sum(),
     };
     OVERHEAD
         + text.as_ref().map_or(0, String::len)
@@ -39,12 +56,28 @@ pub(crate) fn embedding(embedding: &Embedding) -> usize {
 }
 
 pub(crate) fn embedded(embedded: &Embedded) -> usize {
-    embedded.chunks.iter().map(|chunk| OVERHEAD + size_of_val(&*chunk.vector) + chunk.tokens.as_ref().map_or(0, Vec::len)).sum()
+    embedded
+        .chunks
+        .iter()
+        .map(|chunk| {
+            OVERHEAD + size_of_val(&*chunk.vector) + chunk.tokens.as_ref().map_or(0, Vec::len)
+        })
+        .sum()
 }
 
 pub(crate) fn criteria(criteria: &DeleteCriteria) -> usize {
-    let DeleteCriteria { within: _, ids, threads, source: _, created_before: _ } = criteria;
-    let threads: usize = threads.iter().flatten().map(|thread| thread.as_str().len()).sum();
+    let DeleteCriteria {
+        within: _,
+        ids,
+        threads,
+        source: _,
+        created_before: _,
+    } = criteria;
+    let threads: usize = threads
+        .iter()
+        .flatten()
+        .map(|thread| thread.as_str().len())
+        .sum();
     OVERHEAD + ids.as_ref().map_or(0, |ids| ids.len() * size_of::<i64>()) + threads
 }
 
@@ -54,7 +87,12 @@ pub(crate) fn artifact(title: Option<&str>, content: usize, metadata: Option<&Me
 }
 
 fn image_bytes(images: &[NewImage]) -> usize {
-    images.iter().map(|image| OVERHEAD + image.data.len() + image.metadata.as_ref().map_or(0, metadata_bytes)).sum()
+    images
+        .iter()
+        .map(|image| {
+            OVERHEAD + image.data.len() + image.metadata.as_ref().map_or(0, metadata_bytes)
+        })
+        .sum()
 }
 
 fn tag_bytes(tags: &Tags) -> usize {
@@ -62,7 +100,11 @@ fn tag_bytes(tags: &Tags) -> usize {
 }
 
 fn metadata_bytes(metadata: &Metadata) -> usize {
-    metadata.as_object().iter().map(|(key, value)| key.len() + value_bytes(value)).sum()
+    metadata
+        .as_object()
+        .iter()
+        .map(|(key, value)| key.len() + value_bytes(value))
+        .sum()
 }
 
 /// Metadata is at most 64 levels deep, and so is the recursion.
@@ -72,6 +114,9 @@ fn value_bytes(value: &Value) -> usize {
             Value::Null | Value::Bool(_) | Value::Number(_) => 0,
             Value::String(text) => text.len(),
             Value::Array(items) => items.iter().map(value_bytes).sum(),
-            Value::Object(object) => object.iter().map(|(key, value)| key.len() + value_bytes(value)).sum(),
+            Value::Object(object) => object
+                .iter()
+                .map(|(key, value)| key.len() + value_bytes(value))
+                .sum(),
         }
 }

@@ -123,8 +123,14 @@ impl Writer {
         if let Some(conn) = &mut self.conn {
             // Apart, because the first needs room on the disk and the second can do without.
             for (statement, left_undone) in [
-                ("PRAGMA optimize", "The statistics of the database were not brought up to date"),
-                ("PRAGMA wal_checkpoint(TRUNCATE)", "The log was not moved into the database; the next start does it"),
+                (
+                    "PRAGMA optimize",
+                    "The statistics of the database were not brought up to date",
+                ),
+                (
+                    "PRAGMA wal_checkpoint(TRUNCATE)",
+                    "The log was not moved into the database; the next start does it",
+                ),
             ] {
                 if let Err(error) = conn.batch_execute(statement) {
                     tracing::warn!(error = %error, "{left_undone}");
@@ -161,7 +167,10 @@ impl Writer {
             Ok(()) => {
                 if jobs.len() > 1 {
                     let patience = (started.elapsed() / PATIENCE_SHARE).min(MAX_PATIENCE);
-                    self.company = Company { expected: jobs.len() + self.queue.len(), patience };
+                    self.company = Company {
+                        expected: jobs.len() + self.queue.len(),
+                        patience,
+                    };
                 }
                 self.committed(jobs);
             }
@@ -190,7 +199,10 @@ impl Writer {
     fn committed(&mut self, jobs: Vec<BoxJob>) {
         self.open.owners.trim();
         self.counters.commits.fetch_add(1, Ordering::Relaxed);
-        self.counters.writes.fetch_add(i64::try_from(jobs.len()).unwrap_or(i64::MAX), Ordering::Relaxed);
+        self.counters.writes.fetch_add(
+            i64::try_from(jobs.len()).unwrap_or(i64::MAX),
+            Ordering::Relaxed,
+        );
         for job in jobs {
             job.answer();
         }
@@ -232,7 +244,12 @@ enum Savepoints {
     Always,
 }
 
-fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob], savepoints: Savepoints) -> QueryResult<()> {
+fn transact(
+    conn: &mut SqliteConnection,
+    open: &mut Open,
+    jobs: &mut [BoxJob],
+    savepoints: Savepoints,
+) -> QueryResult<()> {
     open.pending.clear();
     open.vectors.clear();
     BeginImmediate.execute(conn)?;
@@ -247,7 +264,11 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob], s
             Some(total_changes(conn)?)
         };
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| job.run(conn, open)))
-            .unwrap_or_else(|_| Err(Failure::Rejected(StoreError::Internal("a write panicked".into()))));
+            .unwrap_or_else(|_| {
+                Err(Failure::Rejected(StoreError::Internal(
+                    "a write panicked".into(),
+                )))
+            });
         match outcome {
             Ok(()) => {}
             Err(Failure::Rejected(error)) => {
@@ -256,7 +277,9 @@ fn transact(conn: &mut SqliteConnection, open: &mut Open, jobs: &mut [BoxJob], s
                 open.vectors.back_to(vectors);
                 match changes {
                     None => _ = RollbackTo.execute(conn)?,
-                    Some(before) if total_changes(conn)? != before => return Err(DieselError::RollbackTransaction),
+                    Some(before) if total_changes(conn)? != before => {
+                        return Err(DieselError::RollbackTransaction);
+                    }
                     Some(_) => {}
                 }
                 job.reject(error);
@@ -286,7 +309,10 @@ diesel::define_sql_function! {
 }
 
 fn unusable(error: &connection::ConnectError) -> DieselError {
-    DieselError::DatabaseError(DatabaseErrorKind::UnableToSendCommand, Box::new(error.to_string()))
+    DieselError::DatabaseError(
+        DatabaseErrorKind::UnableToSendCommand,
+        Box::new(error.to_string()),
+    )
 }
 
 #[cfg(test)]
@@ -301,7 +327,12 @@ mod tests {
     use crate::transaction::{ChangeKind, Transaction};
 
     fn options() -> WriteOptions {
-        WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() }
+        WriteOptions {
+            now: Timestamp(1),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        }
     }
 
     fn change(transaction: &mut Transaction<'_>, id: i64) -> Result<u64, Failure> {
@@ -328,18 +359,34 @@ mod tests {
                 change(transaction, 1)
             });
             let others = async {
-                let second = store.write_items(&owner, options(), 0, false, |transaction| change(transaction, 2));
-                let refused = store.write_items(&owner, options(), 0, expected, |transaction| refuse(transaction, 3));
-                let fourth = store.write_items(&owner, options(), 0, false, |transaction| change(transaction, 4));
+                let second = store.write_items(&owner, options(), 0, false, |transaction| {
+                    change(transaction, 2)
+                });
+                let refused = store.write_items(&owner, options(), 0, expected, |transaction| {
+                    refuse(transaction, 3)
+                });
+                let fourth = store.write_items(&owner, options(), 0, false, |transaction| {
+                    change(transaction, 4)
+                });
                 let release = async move { drop(go) };
                 tokio::join!(biased; second, refused, fourth, release)
             };
             let (first, (second, refused, fourth, ())) = tokio::join!(biased; first, others);
-            assert_eq!([first, second, fourth].map(|written| written.unwrap().revision), [1, 2, 3]);
-            assert!(matches!(refused, Err(StoreError::Rejected(_))), "{refused:?}");
+            assert_eq!(
+                [first, second, fourth].map(|written| written.unwrap().revision),
+                [1, 2, 3]
+            );
+            assert!(
+                matches!(refused, Err(StoreError::Rejected(_))),
+                "{refused:?}"
+            );
             store.close().await;
             let mut conn = connection::reader(&path, Duration::ZERO).unwrap();
-            let ids: Vec<String> = changes::table.select(changes::entity_id).order(changes::revision).load(&mut conn).unwrap();
+            let ids: Vec<String> = changes::table
+                .select(changes::entity_id)
+                .order(changes::revision)
+                .load(&mut conn)
+                .unwrap();
             assert_eq!(ids, ["1", "2", "4"]);
         }
     }

@@ -177,37 +177,68 @@ pub trait ArtifactStore: Send + Sync {
     ///
     /// # Errors
     /// `ARTIFACT_NOT_FOUND`, `VERSION_MISMATCH`, an edit that does not fit; nothing is changed then.
-    async fn update_artifact(&self, owner: &OwnerId, update: ArtifactUpdate, options: WriteOptions) -> Result<Written<StoredArtifact>>;
+    async fn update_artifact(
+        &self,
+        owner: &OwnerId,
+        update: ArtifactUpdate,
+        options: WriteOptions,
+    ) -> Result<Written<StoredArtifact>>;
 
     /// Makes a new version out of an earlier one, even when nothing differs.
     ///
     /// # Errors
     /// `ARTIFACT_NOT_FOUND`, `ARTIFACT_VERSION_NOT_FOUND`, `VERSION_MISMATCH`; nothing is changed then.
-    async fn restore_artifact(&self, owner: &OwnerId, restore: ArtifactRestore, options: WriteOptions) -> Result<Written<StoredArtifact>>;
+    async fn restore_artifact(
+        &self,
+        owner: &OwnerId,
+        restore: ArtifactRestore,
+        options: WriteOptions,
+    ) -> Result<Written<StoredArtifact>>;
 
     /// Deletes an artifact with all its versions.
     ///
     /// # Errors
     /// `ARTIFACT_NOT_FOUND`.
-    async fn delete_artifact(&self, owner: &OwnerId, id: ArtifactId, options: WriteOptions) -> Result<Written<()>>;
+    async fn delete_artifact(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        options: WriteOptions,
+    ) -> Result<Written<()>>;
 
     /// An artifact with its current version.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn get_artifact(&self, owner: &OwnerId, id: ArtifactId, read: Read) -> Result<AtRevision<Option<StoredArtifact>>>;
+    async fn get_artifact(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        read: Read,
+    ) -> Result<AtRevision<Option<StoredArtifact>>>;
 
     /// Artifacts, newest first (created_at, then id, descending).
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn list_artifacts(&self, owner: &OwnerId, page: ArtifactPage, read: Read) -> Result<ArtifactsPage>;
+    async fn list_artifacts(
+        &self,
+        owner: &OwnerId,
+        page: ArtifactPage,
+        read: Read,
+    ) -> Result<ArtifactsPage>;
 
     /// Artifacts whose title or content holds `query` as it is, in any case; newest first.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn search_artifacts(&self, owner: &OwnerId, query: String, page: ArtifactPage, read: Read) -> Result<ArtifactsPage>;
+    async fn search_artifacts(
+        &self,
+        owner: &OwnerId,
+        query: String,
+        page: ArtifactPage,
+        read: Read,
+    ) -> Result<ArtifactsPage>;
 
     /// The newest `limit` versions of an artifact before its current one.
     ///

@@ -36,7 +36,11 @@ pub trait Turn: Send + Sync {
 }
 
 /// Runs `operation` for a caller that waits for `limit` at most. `turn` is what it runs with, if it needs one.
-pub async fn within<F: Future>(limit: Duration, turn: Option<Arc<dyn Turn>>, operation: F) -> F::Output {
+pub async fn within<F: Future>(
+    limit: Duration,
+    turn: Option<Arc<dyn Turn>>,
+    operation: F,
+) -> F::Output {
     let deadline = Instant::now() + (limit - (limit / 10).min(TO_ANSWER));
     CALL.scope(Call { deadline, turn }, operation).await
 }
@@ -52,7 +56,9 @@ pub fn deadline() -> Option<Instant> {
 /// # Errors
 /// Those of [`Turn::take`].
 pub async fn without_turn<F: Future>(waiting: F) -> Result<F::Output, Error> {
-    let Some(turn) = CALL.try_with(|call| call.turn.clone()).ok().flatten() else { return Ok(waiting.await) };
+    let Some(turn) = CALL.try_with(|call| call.turn.clone()).ok().flatten() else {
+        return Ok(waiting.await);
+    };
     turn.leave();
     let waited = waiting.await;
     turn.take().await?;
@@ -91,8 +97,13 @@ mod tests {
         assert_eq!(deadline(), None);
         let started = Instant::now();
         let limit = Duration::from_secs(60);
-        let ends = futures::executor::block_on(within(limit, None, async { deadline() })).expect("it has a deadline");
-        assert!(ends > started + limit / 2 && ends < started + limit, "{:?}", ends - started);
+        let ends = futures::executor::block_on(within(limit, None, async { deadline() }))
+            .expect("it has a deadline");
+        assert!(
+            ends > started + limit / 2 && ends < started + limit,
+            "{:?}",
+            ends - started
+        );
     }
 
     #[test]
@@ -103,7 +114,11 @@ mod tests {
             7
         };
         let turn: Arc<dyn Turn> = noted.clone();
-        let waited = futures::executor::block_on(within(Duration::from_secs(1), Some(turn), without_turn(waiting)));
+        let waited = futures::executor::block_on(within(
+            Duration::from_secs(1),
+            Some(turn),
+            without_turn(waiting),
+        ));
         assert_eq!(waited.unwrap(), 7);
         assert_eq!(*noted.0.lock().unwrap(), ["leave", "wait", "take"]);
     }

@@ -10,7 +10,11 @@ const SLACK_MICROS: i64 = 5 * 60 * 1_000_000;
 /// in 2099 pins no thread there. Which entry is the newest is what the thread's row says, not the times.
 #[must_use]
 pub fn created_at(now: Timestamp, earliest: i64) -> i64 {
-    if earliest > latest_plausible(now) { now.micros() } else { earliest.max(now.micros()) }
+    if earliest > latest_plausible(now) {
+        now.micros()
+    } else {
+        earliest.max(now.micros())
+    }
 }
 
 /// An entry with a later time than this was made with a wrong clock. When a thread's newest entry is deleted, such entries
@@ -28,8 +32,20 @@ mod tests {
     fn a_time_is_held_within_five_minutes_and_given_up_beyond() {
         let minute = 60_000_000;
         let now = Timestamp(100 * minute);
-        for (earliest, expected) in [(0, 100), (99, 100), (100, 100), (101, 101), (105, 105), (106, 100), (1_000_000, 100)] {
-            assert_eq!(created_at(now, earliest * minute), expected * minute, "{earliest}");
+        for (earliest, expected) in [
+            (0, 100),
+            (99, 100),
+            (100, 100),
+            (101, 101),
+            (105, 105),
+            (106, 100),
+            (1_000_000, 100),
+        ] {
+            assert_eq!(
+                created_at(now, earliest * minute),
+                expected * minute,
+                "{earliest}"
+            );
         }
         assert_eq!(created_at(Timestamp(i64::MAX), i64::MAX), i64::MAX);
     }

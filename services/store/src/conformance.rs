@@ -45,7 +45,9 @@ pub struct Opened {
 
 impl std::fmt::Debug for Opened {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opened").field("store", &self.store.backend()).finish_non_exhaustive()
+        f.debug_struct("Opened")
+            .field("store", &self.store.backend())
+            .finish_non_exhaustive()
     }
 }
 
@@ -211,8 +213,14 @@ mod tests {
             include_str!("conformance/vectors.rs"),
         ] {
             for line in file.lines() {
-                if let Some((name, _)) = line.strip_prefix("pub async fn ").and_then(|rest| rest.split_once('(')) {
-                    assert!(list.contains(name), "conformance_tests! does not list {name}");
+                if let Some((name, _)) = line
+                    .strip_prefix("pub async fn ")
+                    .and_then(|rest| rest.split_once('('))
+                {
+                    assert!(
+                        list.contains(name),
+                        "conformance_tests! does not list {name}"
+                    );
                 }
             }
         }

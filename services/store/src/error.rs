@@ -73,8 +73,9 @@ impl StoreError {
     /// Of a read that asks for a later revision than the owner has on a database where it would be visible.
     #[must_use]
     pub fn beyond_revision(min_revision: i64, revision: i64) -> Self {
-        let sentence =
-            format!("`min_revision` is {min_revision}, and the latest revision is {revision}; it must be a `revision` that a reply gave");
+        let sentence = format!(
+            "`min_revision` is {min_revision}, and the latest revision is {revision}; it must be a `revision` that a reply gave"
+        );
         Self::Rejected(Error::invalid("min_revision", sentence))
     }
 
@@ -83,11 +84,20 @@ impl StoreError {
     pub fn with_filter(self, filter: &Filter, is_served: impl Fn(&Condition) -> bool) -> Self {
         match self {
             Self::TooSlow { unindexed: None } => {
-                let unserved = filter.conditions.iter().find(|condition| !is_served(condition));
+                let unserved = filter
+                    .conditions
+                    .iter()
+                    .find(|condition| !is_served(condition));
                 let named = |condition: &Condition| {
-                    format!("{} ({})", condition.path.segments().join("."), condition.comparison.operator().as_str())
+                    format!(
+                        "{} ({})",
+                        condition.path.segments().join("."),
+                        condition.comparison.operator().as_str()
+                    )
                 };
-                Self::TooSlow { unindexed: unserved.map(named) }
+                Self::TooSlow {
+                    unindexed: unserved.map(named),
+                }
             }
             other => other,
         }
@@ -104,9 +114,11 @@ impl StoreError {
                 "the disk that holds the database is full; nothing was stored, reads go on; free some space and retry",
                 Some(source),
             ),
-            Self::ReadOnly(source) => {
-                (Reason::StorageReadOnly, "the database cannot be written; nothing was stored, reads go on", Some(source))
-            }
+            Self::ReadOnly(source) => (
+                Reason::StorageReadOnly,
+                "the database cannot be written; nothing was stored, reads go on",
+                Some(source),
+            ),
             Self::Corrupt(source) => (
                 Reason::StorageCorrupt,
                 "the database is damaged; `context-service verify` names what is; repair it or restore a backup",
@@ -119,24 +131,35 @@ impl StoreError {
                 None,
             ),
             Self::Overloaded => {
-                return Error::new(Reason::Overloaded, "too many requests wait for the database; retry in a second")
-                    .with_retry_after(Duration::from_secs(1));
+                return Error::new(
+                    Reason::Overloaded,
+                    "too many requests wait for the database; retry in a second",
+                )
+                .with_retry_after(Duration::from_secs(1));
             }
             Self::TooSlow { unindexed } => {
                 let narrow = "narrow it, with a thread, tags or dates for example";
                 let message = match unindexed {
                     Some(condition) => {
-                        format!("the read took longer than it may: no index serves the metadata filter {condition}; {narrow}")
+                        format!(
+                            "the read took longer than it may: no index serves the metadata filter {condition}; {narrow}"
+                        )
                     }
                     None => format!("the read took longer than it may; {narrow}, or ask for less"),
                 };
                 return Error::new(Reason::DeadlineExceeded, message);
             }
             Self::Unavailable(source) => {
-                let error = Error::new(Reason::StoreUnavailable, "the database is not available right now; retry in a second");
+                let error = Error::new(
+                    Reason::StoreUnavailable,
+                    "the database is not available right now; retry in a second",
+                );
                 return error
                     .with_retry_after(Duration::from_secs(1))
-                    .with_source(Cause { message: "the database is not available", source });
+                    .with_source(Cause {
+                        message: "the database is not available",
+                        source,
+                    });
             }
             Self::OutcomeUnknown(source) => (
                 Reason::StoreUnavailable,
@@ -145,14 +168,24 @@ impl StoreError {
                 Some(source),
             ),
             Self::Closed => {
-                return Error::new(Reason::ShuttingDown, "the service is stopping; retry in a second")
-                    .with_retry_after(Duration::from_secs(1));
+                return Error::new(
+                    Reason::ShuttingDown,
+                    "the service is stopping; retry in a second",
+                )
+                .with_retry_after(Duration::from_secs(1));
             }
-            Self::Internal(source) => (Reason::Internal, "internal error; the service's log has the cause", Some(source)),
+            Self::Internal(source) => (
+                Reason::Internal,
+                "internal error; the service's log has the cause",
+                Some(source),
+            ),
         };
         let error = Error::new(reason, message);
         match source {
-            Some(source) => error.with_source(Cause { message: "store error", source }),
+            Some(source) => error.with_source(Cause {
+                message: "store error",
+                source,
+            }),
             None => error,
         }
     }

@@ -6,8 +6,8 @@ mod content;
 pub use content::{OWNERS, fill};
 
 use context_model::{
-    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, ObjectText, Operator, Scalar, Source, Tags, ThreadId, ThreadSet,
-    Timestamp, fold,
+    Comparison, Condition, ContentType, Filter, JsonObject, MetadataPath, ObjectText, Operator,
+    Scalar, Source, Tags, ThreadId, ThreadSet, Timestamp, fold,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,16 @@ impl Random {
 }
 
 /// The fields of generated metadata; the first ones are indexed in half of the stores.
-pub const FIELDS: [&str; 8] = ["status", "n", "flag", "list", "Status", "a-b.c_1", "deep.x.0.y", "mixed"];
+pub const FIELDS: [&str; 8] = [
+    "status",
+    "n",
+    "flag",
+    "list",
+    "Status",
+    "a-b.c_1",
+    "deep.x.0.y",
+    "mixed",
+];
 /// How many of the fields are indexed where any are.
 pub const INDEXED: usize = 6;
 
@@ -141,12 +150,18 @@ impl Kind {
     #[must_use]
     pub fn of(operator: Operator) -> &'static [Self] {
         match operator {
-            Operator::Eq | Operator::Ne | Operator::In | Operator::NotIn | Operator::ArrayContains => {
-                &[Self::Text, Self::Int, Self::Float, Self::Bool]
+            Operator::Eq
+            | Operator::Ne
+            | Operator::In
+            | Operator::NotIn
+            | Operator::ArrayContains => &[Self::Text, Self::Int, Self::Float, Self::Bool],
+            Operator::Gt | Operator::Gte | Operator::Lt | Operator::Lte => {
+                &[Self::Text, Self::Int, Self::Float]
             }
-            Operator::Gt | Operator::Gte | Operator::Lt | Operator::Lte => &[Self::Text, Self::Int, Self::Float],
             Operator::Contains | Operator::StartsWith | Operator::EndsWith => &[Self::Text],
-            Operator::Exists | Operator::NotExists | Operator::IsNull | Operator::IsNotNull => &[Self::None],
+            Operator::Exists | Operator::NotExists | Operator::IsNull | Operator::IsNotNull => {
+                &[Self::None]
+            }
         }
     }
 }
@@ -174,7 +189,11 @@ impl Pools {
         if any.is_finite() {
             floats.extend([any, any.next_up()].into_iter().filter(|f| f.is_finite()));
         }
-        Self { texts, ints, floats }
+        Self {
+            texts,
+            ints,
+            floats,
+        }
     }
 
     fn scalar(&self, random: &mut Random, kind: Kind) -> Scalar {
@@ -193,7 +212,9 @@ impl Pools {
             6..=7 => json!(random.pick(&self.floats)),
             8 => json!(random.one_in(2)),
             9 => Value::Null,
-            10..=12 => (0..random.below(4)).map(|_| self.value(random, depth + 1)).collect(),
+            10..=12 => (0..random.below(4))
+                .map(|_| self.value(random, depth + 1))
+                .collect(),
             _ => json!({"a": self.value(random, depth + 1)}),
         }
     }
@@ -210,7 +231,9 @@ impl Pools {
                 0 if !random.one_in(4) => json!(random.pick(&self.texts)),
                 1 if !random.one_in(4) => json!(random.pick(&self.ints)),
                 2 if !random.one_in(4) => json!(random.one_in(2)),
-                3 if !random.one_in(4) => (0..1 + random.below(3)).map(|_| self.value(random, 1)).collect(),
+                3 if !random.one_in(4) => (0..1 + random.below(3))
+                    .map(|_| self.value(random, 1))
+                    .collect(),
                 _ => self.value(random, 0),
             };
             let mut segments = field.split('.').collect::<Vec<_>>();
@@ -222,12 +245,20 @@ impl Pools {
             }
             object.insert(last.to_owned(), value);
         }
-        let mut tags: Vec<String> = ["x", "y", "z%"].into_iter().filter(|_| random.one_in(3)).map(str::to_owned).collect();
+        let mut tags: Vec<String> = ["x", "y", "z%"]
+            .into_iter()
+            .filter(|_| random.one_in(3))
+            .map(str::to_owned)
+            .collect();
         tags.sort_unstable();
         StoredEntry {
             thread_id: (*random.pick(&["t1", "t2", "T1"])).to_owned(),
             source: *random.pick(&[Source::User, Source::Agent]),
-            content_type: *random.pick(&[ContentType::Text, ContentType::Text, ContentType::Multimodal]),
+            content_type: *random.pick(&[
+                ContentType::Text,
+                ContentType::Text,
+                ContentType::Multimodal,
+            ]),
             tags,
             // Not in the order of the ids, and with ties.
             created_at: Timestamp(i64::try_from(random.below(30)).expect("small")),
@@ -244,7 +275,11 @@ impl Pools {
             (_, Kind::Bool) => 2,
             (_, Kind::None) => random.below(FIELDS.len()),
         };
-        let field = if random.one_in(3) { random.below(FIELDS.len()) } else { home };
+        let field = if random.one_in(3) {
+            random.below(FIELDS.len())
+        } else {
+            home
+        };
         let case_sensitive = random.one_in(2);
         let folded = |value: Scalar| match value {
             Scalar::Text(text) if !case_sensitive => Scalar::Text(fold(&text)),
@@ -252,8 +287,14 @@ impl Pools {
         };
         let scalar = self.scalar(random, kind);
         let comparison = match operator {
-            Operator::Eq => Comparison::Eq { value: folded(scalar), case_sensitive },
-            Operator::Ne => Comparison::Ne { value: folded(scalar), case_sensitive },
+            Operator::Eq => Comparison::Eq {
+                value: folded(scalar),
+                case_sensitive,
+            },
+            Operator::Ne => Comparison::Ne {
+                value: folded(scalar),
+                case_sensitive,
+            },
             Operator::Gt => Comparison::Gt(scalar),
             Operator::Gte => Comparison::Gte(scalar),
             Operator::Lt => Comparison::Lt(scalar),
@@ -265,55 +306,102 @@ impl Pools {
                     values.push(folded(self.scalar(random, kind)));
                 }
                 if operator == Operator::In {
-                    Comparison::In { values, case_sensitive }
+                    Comparison::In {
+                        values,
+                        case_sensitive,
+                    }
                 } else {
-                    Comparison::NotIn { values, case_sensitive }
+                    Comparison::NotIn {
+                        values,
+                        case_sensitive,
+                    }
                 }
             }
             Operator::Exists => Comparison::Exists,
             Operator::NotExists => Comparison::NotExists,
             Operator::IsNull => Comparison::IsNull,
             Operator::IsNotNull => Comparison::IsNotNull,
-            Operator::ArrayContains => Comparison::ArrayContains { value: folded(scalar), case_sensitive },
+            Operator::ArrayContains => Comparison::ArrayContains {
+                value: folded(scalar),
+                case_sensitive,
+            },
             Operator::Contains | Operator::StartsWith | Operator::EndsWith => {
                 let text = self.piece(random, operator);
                 let text = if case_sensitive { text } else { fold(&text) };
                 match operator {
-                    Operator::Contains => Comparison::Contains { text, case_sensitive },
-                    Operator::StartsWith => Comparison::StartsWith { text, case_sensitive },
-                    _ => Comparison::EndsWith { text, case_sensitive },
+                    Operator::Contains => Comparison::Contains {
+                        text,
+                        case_sensitive,
+                    },
+                    Operator::StartsWith => Comparison::StartsWith {
+                        text,
+                        case_sensitive,
+                    },
+                    _ => Comparison::EndsWith {
+                        text,
+                        case_sensitive,
+                    },
                 }
             }
         };
-        Condition { path: path(FIELDS[field]), comparison }
+        Condition {
+            path: path(FIELDS[field]),
+            comparison,
+        }
     }
 
     /// Part of a string that some entry may hold.
     fn piece(&self, random: &mut Random, operator: Operator) -> String {
         let chars: Vec<char> = random.pick(&self.texts).chars().collect();
-        let from = if operator == Operator::StartsWith { 0 } else { random.below(chars.len() + 1) };
-        let to = if operator == Operator::EndsWith { chars.len() } else { from + random.below(chars.len() - from + 1) };
+        let from = if operator == Operator::StartsWith {
+            0
+        } else {
+            random.below(chars.len() + 1)
+        };
+        let to = if operator == Operator::EndsWith {
+            chars.len()
+        } else {
+            from + random.below(chars.len() - from + 1)
+        };
         chars[from..to].iter().collect()
     }
 
     /// A filter with one condition of this kind at least and, less often, more.
     pub fn filter(&self, random: &mut Random, operator: Operator, kind: Kind) -> Filter {
-        let mut filter = Filter { conditions: vec![self.condition(random, operator, kind)], ..Filter::default() };
+        let mut filter = Filter {
+            conditions: vec![self.condition(random, operator, kind)],
+            ..Filter::default()
+        };
         if random.one_in(5) {
             let operator = *random.pick(&Operator::ALL);
             let kind = *random.pick(Kind::of(operator));
-            filter.conditions.push(self.condition(random, operator, kind));
+            filter
+                .conditions
+                .push(self.condition(random, operator, kind));
         }
         match random.below(26) {
-            0 => filter.thread_id = Some(ThreadId::from_stored((*random.pick(&["t1", "T1"])).to_owned())),
+            0 => {
+                filter.thread_id = Some(ThreadId::from_stored(
+                    (*random.pick(&["t1", "T1"])).to_owned(),
+                ))
+            }
             1 => filter.source = Some(Source::Agent),
             2 => filter.tags = Some(Tags::from_normalised(vec!["x".into(), "z%".into()])),
-            3 => filter.content_type = Some(*random.pick(&[ContentType::Text, ContentType::Multimodal])),
+            3 => {
+                filter.content_type =
+                    Some(*random.pick(&[ContentType::Text, ContentType::Multimodal]))
+            }
             4 => filter.created_from = Some(Timestamp(10)),
             5 => filter.created_to = Some(Timestamp(20)),
-            7 => filter.within = ThreadSet::from_shown(&[(*random.pick(&["t1", "t*", "T*", "x"])).to_owned()]),
+            7 => {
+                filter.within =
+                    ThreadSet::from_shown(&[(*random.pick(&["t1", "t*", "T*", "x"])).to_owned()])
+            }
             8 => filter.within = ThreadSet::from_shown(&["t1".to_owned(), "T*".to_owned()]),
-            6 => (filter.created_from, filter.created_to) = (Some(Timestamp(10)), Some(Timestamp(20))),
+            6 => {
+                (filter.created_from, filter.created_to) =
+                    (Some(Timestamp(10)), Some(Timestamp(20)))
+            }
             _ => {}
         }
         filter

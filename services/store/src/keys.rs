@@ -53,7 +53,13 @@ impl KeyChange {
     /// The key after the change.
     #[must_use]
     pub fn of(self, key: StoredKey) -> StoredKey {
-        let Self { name, scopes, narrowing, expires_at, deactivated_at } = self;
+        let Self {
+            name,
+            scopes,
+            narrowing,
+            expires_at,
+            deactivated_at,
+        } = self;
         StoredKey {
             name: name.unwrap_or(key.name),
             scopes: scopes.unwrap_or(key.scopes),
@@ -168,7 +174,13 @@ pub trait KeyStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn store_digest(&self, owner: &OwnerId, id: &str, digest: &str, now: Timestamp) -> Result<()>;
+    async fn store_digest(
+        &self,
+        owner: &OwnerId,
+        id: &str,
+        digest: &str,
+        now: Timestamp,
+    ) -> Result<()>;
 
     /// Keys of all owners that are not switched off, newest first, `limit` at most.
     ///
@@ -200,7 +212,13 @@ pub trait KeyStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, event: KeyEvent) -> Result<Option<StoredKey>>;
+    async fn update_key(
+        &self,
+        owner: &OwnerId,
+        id: &str,
+        change: KeyChange,
+        event: KeyEvent,
+    ) -> Result<Option<StoredKey>>;
 
     /// Notes that a key was used.
     ///
@@ -218,5 +236,10 @@ pub trait KeyStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn audit_log(&self, owner: &OwnerId, from: Timestamp, limit: u32) -> Result<Vec<AuditLine>>;
+    async fn audit_log(
+        &self,
+        owner: &OwnerId,
+        from: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditLine>>;
 }

@@ -27,23 +27,30 @@ mod vectors;
 mod write;
 
 pub use artifacts::{
-    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion, PageStart,
-    StoredArtifact, StoredVersion, VersionLookup,
+    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
+    ListedArtifact, ListedVersion, PageStart, StoredArtifact, StoredVersion, VersionLookup,
 };
 pub use error::{BoxError, StoreError};
 pub use keys::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, OwnerSummary, StoredKey};
 pub use memory::{Memory, Meter};
 pub use neighbourhood::Neighbourhood;
-pub use read::{FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics, StoredEntry, ThreadsPage, Usage};
+pub use read::{
+    FtsPage, FtsSearch, Page, Read, RowSelection, ScoredEntry, SearchPage, StoreStatistics,
+    StoredEntry, ThreadsPage, Usage,
+};
 pub use record::{Once, Record, Recorded, RecordedItem};
 pub use sealing::{SealStore, SealedPage, Soundness};
 pub use shares::{Sharer, Shares};
 pub use summaries::{LateSummary, SummaryStore, Unsummarized, UnsummarizedPage};
 pub use vectors::{
-    ChunkPlace, ChunkTokens, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Place,
-    RankSearch, RankedByMeaning, RankedByWords, Ranking, SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
+    ChunkPlace, ChunkTokens, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding,
+    ModelUse, MoveState, Moved, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking,
+    SemanticSearch, Unembedded, UnembeddedPage, VectorStore,
 };
-pub use write::{DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions, Written};
+pub use write::{
+    DeleteCriteria, ErrorByMessage, Idempotency, ItemError, ItemOutcome, StoredBatch, WriteOptions,
+    Written,
+};
 
 use std::sync::Arc;
 
@@ -143,20 +150,37 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError`]; nothing is deleted then.
-    async fn delete_contexts(&self, owner: &OwnerId, criteria: DeleteCriteria, options: WriteOptions) -> Result<Written<u64>>;
+    async fn delete_contexts(
+        &self,
+        owner: &OwnerId,
+        criteria: DeleteCriteria,
+        options: WriteOptions,
+    ) -> Result<Written<u64>>;
 
     /// Entries by id, newest first (created_at, then id, descending); unknown ids are skipped.
     ///
     /// # Errors
     /// [`StoreError`].
-    async fn get_contexts(&self, owner: &OwnerId, ids: Vec<i64>, selection: RowSelection, read: Read) -> Result<SearchPage>;
+    async fn get_contexts(
+        &self,
+        owner: &OwnerId,
+        ids: Vec<i64>,
+        selection: RowSelection,
+        read: Read,
+    ) -> Result<SearchPage>;
 
     /// Entries that satisfy the filter, newest first.
     ///
     /// # Errors
     /// [`StoreError`].
-    async fn search_contexts(&self, owner: &OwnerId, filter: Filter, page: Page, selection: RowSelection, read: Read)
-    -> Result<SearchPage>;
+    async fn search_contexts(
+        &self,
+        owner: &OwnerId,
+        filter: Filter,
+        page: Page,
+        selection: RowSelection,
+        read: Read,
+    ) -> Result<SearchPage>;
 
     /// Entries that match the query and satisfy the filter, best first (score, then id, descending).
     ///
@@ -182,13 +206,24 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError`].
-    async fn list_threads_within(&self, owner: &OwnerId, threads: ThreadSet, page: Page, read: Read) -> Result<ThreadsPage>;
+    async fn list_threads_within(
+        &self,
+        owner: &OwnerId,
+        threads: ThreadSet,
+        page: Page,
+        read: Read,
+    ) -> Result<ThreadsPage>;
 
     /// The counts of the entries in these threads, and the state of the database. It costs as much as these entries are.
     ///
     /// # Errors
     /// [`StoreError`].
-    async fn statistics_within(&self, owner: &OwnerId, threads: ThreadSet, read: Read) -> Result<StoreStatistics>;
+    async fn statistics_within(
+        &self,
+        owner: &OwnerId,
+        threads: ThreadSet,
+        read: Read,
+    ) -> Result<StoreStatistics>;
 
     /// The owner's counts and the state of the database. Cheap whatever the size.
     ///
@@ -206,7 +241,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError`].
-    async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp) -> Result<bool>;
+    async fn is_recorded(&self, owner: &OwnerId, key: &Idempotency, now: Timestamp)
+    -> Result<bool>;
 
     /// Bytes of the outcomes that are stored for this owner and not forgotten yet. It costs as much as they are many.
     ///

@@ -37,6 +37,10 @@ impl Memory {
 
 impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "Memory(counted)" } else { "Memory(uncounted)" })
+        f.write_str(if self.0.is_some() {
+            "Memory(counted)"
+        } else {
+            "Memory(uncounted)"
+        })
     }
 }

@@ -15,12 +15,24 @@ impl Neighbourhood {
     pub const WORDS: usize = 32;
 
     /// Nobody helps.
-    pub const NONE: Self = Self { entries: 0, gap: Duration::ZERO };
+    pub const NONE: Self = Self {
+        entries: 0,
+        gap: Duration::ZERO,
+    };
 
     /// What an index is made with, so that another one is known to need making anew.
     #[must_use]
     pub fn note(&self) -> String {
-        if self.entries == 0 { "alone".to_owned() } else { format!("context {}x{} {}s", self.entries, Self::WORDS, self.gap.as_secs()) }
+        if self.entries == 0 {
+            "alone".to_owned()
+        } else {
+            format!(
+                "context {}x{} {}s",
+                self.entries,
+                Self::WORDS,
+                self.gap.as_secs()
+            )
+        }
     }
 
     /// The gap in microseconds.
@@ -32,6 +44,9 @@ impl Neighbourhood {
 
 impl Default for Neighbourhood {
     fn default() -> Self {
-        Self { entries: 2, gap: Duration::from_secs(30 * 60) }
+        Self {
+            entries: 2,
+            gap: Duration::from_secs(30 * 60),
+        }
     }
 }

@@ -12,16 +12,35 @@ use crate::StoredEntry;
 /// Whether an entry satisfies every part of a filter.
 #[must_use]
 pub fn matches(filter: &Filter, entry: &StoredEntry) -> bool {
-    let Filter { within, thread_id, source, tags, content_type, conditions, created_from, created_to } = filter;
-    within.as_ref().is_none_or(|threads| threads.contains(&entry.thread_id))
-        && thread_id.as_ref().is_none_or(|id| id.as_str() == entry.thread_id)
+    let Filter {
+        within,
+        thread_id,
+        source,
+        tags,
+        content_type,
+        conditions,
+        created_from,
+        created_to,
+    } = filter;
+    within
+        .as_ref()
+        .is_none_or(|threads| threads.contains(&entry.thread_id))
+        && thread_id
+            .as_ref()
+            .is_none_or(|id| id.as_str() == entry.thread_id)
         && source.is_none_or(|source| source == entry.source)
-        && tags.as_ref().is_none_or(|tags| tags.as_slice().iter().any(|tag| entry.tags.contains(tag)))
+        && tags
+            .as_ref()
+            .is_none_or(|tags| tags.as_slice().iter().any(|tag| entry.tags.contains(tag)))
         && content_type.is_none_or(|content_type| content_type == entry.content_type)
         && created_from.is_none_or(|from| from <= entry.created_at)
         && created_to.is_none_or(|to| entry.created_at <= to)
         && (conditions.is_empty()
-            || entry.metadata.to_object().is_ok_and(|metadata| conditions.iter().all(|condition| holds(condition, &metadata))))
+            || entry.metadata.to_object().is_ok_and(|metadata| {
+                conditions
+                    .iter()
+                    .all(|condition| holds(condition, &metadata))
+            }))
 }
 
 fn holds(condition: &Condition, metadata: &JsonObject) -> bool {
@@ -29,10 +48,12 @@ fn holds(condition: &Condition, metadata: &JsonObject) -> bool {
         [] => return false,
         [first, rest @ ..] => (first, rest),
     };
-    let found = rest.iter().fold(metadata.get(first), |value, segment| match value {
-        Some(Value::Object(object)) => object.get(segment),
-        _ => None,
-    });
+    let found = rest
+        .iter()
+        .fold(metadata.get(first), |value, segment| match value {
+            Some(Value::Object(object)) => object.get(segment),
+            _ => None,
+        });
     satisfies(&condition.comparison, found)
 }
 
@@ -40,28 +61,63 @@ fn holds(condition: &Condition, metadata: &JsonObject) -> bool {
 fn satisfies(comparison: &Comparison, found: Option<&Value>) -> bool {
     let present = found.filter(|value| !value.is_null());
     match comparison {
-        Comparison::Eq { value, case_sensitive } => present.is_some_and(|found| equal(found, value, *case_sensitive)),
-        Comparison::Ne { value, case_sensitive } => {
-            present.is_some_and(|found| same_type(found, value) && !equal(found, value, *case_sensitive))
-        }
+        Comparison::Eq {
+            value,
+            case_sensitive,
+        } => present.is_some_and(|found| equal(found, value, *case_sensitive)),
+        Comparison::Ne {
+            value,
+            case_sensitive,
+        } => present
+            .is_some_and(|found| same_type(found, value) && !equal(found, value, *case_sensitive)),
         Comparison::Gt(bound) => ordered(present, bound, Ordering::is_gt),
         Comparison::Gte(bound) => ordered(present, bound, Ordering::is_ge),
         Comparison::Lt(bound) => ordered(present, bound, Ordering::is_lt),
         Comparison::Lte(bound) => ordered(present, bound, Ordering::is_le),
-        Comparison::In { values, case_sensitive } => {
-            present.is_some_and(|found| values.iter().any(|value| equal(found, value, *case_sensitive)))
-        }
-        Comparison::NotIn { values, case_sensitive } => {
-            present.is_some_and(|found| !values.iter().any(|value| equal(found, value, *case_sensitive)))
-        }
+        Comparison::In {
+            values,
+            case_sensitive,
+        } => present.is_some_and(|found| {
+            values
+                .iter()
+                .any(|value| equal(found, value, *case_sensitive))
+        }),
+        Comparison::NotIn {
+            values,
+            case_sensitive,
+        } => present.is_some_and(|found| {
+            !values
+                .iter()
+                .any(|value| equal(found, value, *case_sensitive))
+        }),
         Comparison::Exists | Comparison::IsNotNull => present.is_some(),
         Comparison::NotExists => present.is_none(),
         Comparison::IsNull => found.is_some_and(Value::is_null),
-        Comparison::Contains { text, case_sensitive } => string(present, *case_sensitive, |found| found.contains(text.as_str())),
-        Comparison::StartsWith { text, case_sensitive } => string(present, *case_sensitive, |found| found.starts_with(text.as_str())),
-        Comparison::EndsWith { text, case_sensitive } => string(present, *case_sensitive, |found| found.ends_with(text.as_str())),
-        Comparison::ArrayContains { value, case_sensitive } => match present {
-            Some(Value::Array(items)) => items.iter().any(|item| equal(item, value, *case_sensitive)),
+        Comparison::Contains {
+            text,
+            case_sensitive,
+        } => string(present, *case_sensitive, |found| {
+            found.contains(text.as_str())
+        }),
+        Comparison::StartsWith {
+            text,
+            case_sensitive,
+        } => string(present, *case_sensitive, |found| {
+            found.starts_with(text.as_str())
+        }),
+        Comparison::EndsWith {
+            text,
+            case_sensitive,
+        } => string(present, *case_sensitive, |found| {
+            found.ends_with(text.as_str())
+        }),
+        Comparison::ArrayContains {
+            value,
+            case_sensitive,
+        } => match present {
+            Some(Value::Array(items)) => {
+                items.iter().any(|item| equal(item, value, *case_sensitive))
+            }
             _ => false,
         },
     }
@@ -86,7 +142,9 @@ fn equal(found: &Value, value: &Scalar, case_sensitive: bool) -> bool {
             }
         }
         (Value::Bool(found), Scalar::Bool(value)) => found == value,
-        (Value::Number(_), Scalar::Int(_) | Scalar::Float(_)) => compare_numbers(found, value) == Some(Ordering::Equal),
+        (Value::Number(_), Scalar::Int(_) | Scalar::Float(_)) => {
+            compare_numbers(found, value) == Some(Ordering::Equal)
+        }
         _ => false,
     }
 }
@@ -94,7 +152,9 @@ fn equal(found: &Value, value: &Scalar, case_sensitive: bool) -> bool {
 fn ordered(found: Option<&Value>, bound: &Scalar, accepts: fn(Ordering) -> bool) -> bool {
     let ordering = match (found, bound) {
         // Rust compares strings by their UTF-8 bytes.
-        (Some(Value::String(found)), Scalar::Text(bound)) => Some(found.as_str().cmp(bound.as_str())),
+        (Some(Value::String(found)), Scalar::Text(bound)) => {
+            Some(found.as_str().cmp(bound.as_str()))
+        }
         (Some(found @ Value::Number(_)), bound) => compare_numbers(found, bound),
         _ => None,
     };
@@ -132,7 +192,10 @@ fn int_to_float(int: i64, float: f64) -> Option<Ordering> {
         Some(Ordering::Greater)
     } else {
         let whole = float.trunc();
-        Some(int.cmp(&(whole as i64)).then_with(|| 0.0.partial_cmp(&(float - whole)).unwrap_or(Ordering::Equal)))
+        Some(
+            int.cmp(&(whole as i64))
+                .then_with(|| 0.0.partial_cmp(&(float - whole)).unwrap_or(Ordering::Equal)),
+        )
     }
 }
 
@@ -145,7 +208,10 @@ mod tests {
     fn conditions(input: FilterInput) -> Vec<Condition> {
         let mut violations = Violations::default();
         let filter = Filter::parse(input, &mut violations);
-        violations.finish(filter).expect("a valid filter").conditions
+        violations
+            .finish(filter)
+            .expect("a valid filter")
+            .conditions
     }
 
     fn filter(key: &str, operator: &str, value: Value, case_sensitive: bool) -> Vec<Condition> {
@@ -162,7 +228,10 @@ mod tests {
 
     /// Whether `operator value` holds for a field, ignoring case.
     fn field(found: Option<Value>, operator: &str, value: Value) -> bool {
-        satisfies(&filter("k", operator, value, false)[0].comparison, found.as_ref())
+        satisfies(
+            &filter("k", operator, value, false)[0].comparison,
+            found.as_ref(),
+        )
     }
 
     #[test]
@@ -176,14 +245,34 @@ mod tests {
             (json!("ÄB"), json!("äb"), true),
             (json!(["a"]), json!("[\"a\"]"), false),
             (json!(-0.0), json!(0), true),
-            (json!(9_007_199_254_740_993_i64), json!(9_007_199_254_740_992.0), false),
+            (
+                json!(9_007_199_254_740_993_i64),
+                json!(9_007_199_254_740_992.0),
+                false,
+            ),
             (json!(i64::MAX), json!(9_223_372_036_854_775_807_i64), true),
             (json!(i64::MAX), json!(9_223_372_036_854_775_808.0), false),
         ] {
-            assert_eq!(field(Some(found.clone()), "eq", value.clone()), expected, "{found} eq {value}");
-            assert_eq!(field(Some(found.clone()), "in", json!([value])), expected, "{found} in {value}");
-            assert_eq!(field(Some(found.clone()), "not_in", json!([value])), !expected, "{found} not_in {value}");
-            assert_eq!(field(Some(json!([found])), "array_contains", value.clone()), expected, "{found} array_contains {value}");
+            assert_eq!(
+                field(Some(found.clone()), "eq", value.clone()),
+                expected,
+                "{found} eq {value}"
+            );
+            assert_eq!(
+                field(Some(found.clone()), "in", json!([value])),
+                expected,
+                "{found} in {value}"
+            );
+            assert_eq!(
+                field(Some(found.clone()), "not_in", json!([value])),
+                !expected,
+                "{found} not_in {value}"
+            );
+            assert_eq!(
+                field(Some(json!([found])), "array_contains", value.clone()),
+                expected,
+                "{found} array_contains {value}"
+            );
         }
     }
 
@@ -215,23 +304,45 @@ mod tests {
             ("ends_with", json!(""), false, false),
             ("array_contains", json!("x"), false, false),
         ] {
-            assert_eq!(field(None, operator, value.clone()), absent, "absent {operator}");
-            assert_eq!(field(Some(Value::Null), operator, value), null, "null {operator}");
+            assert_eq!(
+                field(None, operator, value.clone()),
+                absent,
+                "absent {operator}"
+            );
+            assert_eq!(
+                field(Some(Value::Null), operator, value),
+                null,
+                "null {operator}"
+            );
         }
     }
 
     #[test]
     fn ranges_compare_numbers_exactly_and_strings_by_bytes() {
         let big = 9_007_199_254_740_993_i64;
-        assert!(field(Some(json!(big)), "gt", json!(9_007_199_254_740_992.0)));
-        assert!(!field(Some(json!(big)), "lte", json!(9_007_199_254_740_992.0)));
+        assert!(field(
+            Some(json!(big)),
+            "gt",
+            json!(9_007_199_254_740_992.0)
+        ));
+        assert!(!field(
+            Some(json!(big)),
+            "lte",
+            json!(9_007_199_254_740_992.0)
+        ));
         assert!(field(Some(json!(1.5)), "gt", json!(1)));
         assert!(field(Some(json!(-1.5)), "lt", json!(-1)));
         assert!(field(Some(json!(1e300)), "gt", json!(i64::MAX)));
         assert!(field(Some(json!(-1e300)), "lt", json!(i64::MIN)));
         assert!(field(Some(json!("2025-02-01")), "gte", json!("2025-01-31")));
-        assert!(field(Some(json!("b")), "gt", json!("B")), "ranges do not fold");
-        assert!(field(Some(json!("\u{10000}")), "gt", json!("\u{ffff}")), "bytes, not UTF-16 units");
+        assert!(
+            field(Some(json!("b")), "gt", json!("B")),
+            "ranges do not fold"
+        );
+        assert!(
+            field(Some(json!("\u{10000}")), "gt", json!("\u{ffff}")),
+            "bytes, not UTF-16 units"
+        );
         assert!(!field(Some(json!("9")), "gt", json!(1)));
         assert!(!field(Some(json!(true)), "gte", json!(0)));
     }
@@ -241,7 +352,9 @@ mod tests {
         assert!(field(Some(json!("100% sure")), "contains", json!("0% S")));
         assert!(!field(Some(json!("100 sure")), "contains", json!("0%s")));
         assert!(!field(Some(json!("axb")), "starts_with", json!("a_")));
-        assert!(field(Some(json!("Straße")), "ends_with", json!("SSE")) == "straße".ends_with("sse"));
+        assert!(
+            field(Some(json!("Straße")), "ends_with", json!("SSE")) == "straße".ends_with("sse")
+        );
         assert!(!field(Some(json!(["abc"])), "contains", json!("abc")));
         let exact = filter("k", "starts_with", json!("Ab"), true);
         assert!(satisfies(&exact[0].comparison, Some(&json!("Abc"))));
@@ -275,7 +388,9 @@ mod tests {
         assert!(!matches(&at(101, 200), &entry));
         assert!(!matches(&at(0, 99), &entry));
         let tags = |tags: &[&str]| Filter {
-            tags: Some(context_model::Tags::from_normalised(tags.iter().map(|&t| t.into()).collect())),
+            tags: Some(context_model::Tags::from_normalised(
+                tags.iter().map(|&t| t.into()).collect(),
+            )),
             ..Filter::default()
         };
         assert!(matches(&tags(&["a", "b"]), &entry));

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use context_model::{ConnectionMetrics, ContentType, ContentTypeCounts, ImageInput, ObjectText, Source, SourceCounts, Thread, Timestamp};
+use context_model::{
+    ConnectionMetrics, ContentType, ContentTypeCounts, ImageInput, ObjectText, Source,
+    SourceCounts, Thread, Timestamp,
+};
 use context_text::Parsed;
 
 use crate::Memory;

@@ -58,8 +58,17 @@ impl Recorded for StoredBatch {
                 .map(|item| match item {
                     Ok(outcome) => RecordedItem::Applied(outcome.clone()),
                     Err(error) => {
-                        let Error { reason, message, violations, .. } = error.0.clone();
-                        RecordedItem::Failed { reason, message, violations }
+                        let Error {
+                            reason,
+                            message,
+                            violations,
+                            ..
+                        } = error.0.clone();
+                        RecordedItem::Failed {
+                            reason,
+                            message,
+                            violations,
+                        }
                     }
                 })
                 .collect(),
@@ -67,16 +76,24 @@ impl Recorded for StoredBatch {
     }
 
     fn from_record(record: Record) -> Option<Self> {
-        let Record::Batch(items) = record else { return None };
+        let Record::Batch(items) = record else {
+            return None;
+        };
         let items = items.into_iter().map(|item| match item {
             RecordedItem::Applied(outcome) => Ok(outcome),
-            RecordedItem::Failed { reason, message, violations } => {
+            RecordedItem::Failed {
+                reason,
+                message,
+                violations,
+            } => {
                 let mut error = Error::new(reason, message);
                 error.violations = violations;
                 Err(Box::new(ErrorByMessage(error)))
             }
         });
-        Some(Self { items: items.collect() })
+        Some(Self {
+            items: items.collect(),
+        })
     }
 }
 
@@ -129,7 +146,11 @@ impl Idempotency {
     /// # Errors
     /// `IDEMPOTENCY_KEY_REUSED` when the hashes differ.
     pub fn check(&self, first_hash: &[u8]) -> Result<(), Error> {
-        if first_hash == self.request_hash { Ok(()) } else { Err(Self::reused()) }
+        if first_hash == self.request_hash {
+            Ok(())
+        } else {
+            Err(Self::reused())
+        }
     }
 
     /// The error of a key that belongs to another request.

@@ -77,25 +77,51 @@ impl EntrySeal {
     /// Of this content. `metadata` is its JSON, byte for byte as it is stored.
     #[must_use]
     pub fn of(version: i64, text: &str, metadata: &str) -> Self {
-        Self { version, text: sum(Domain::Text, text.as_bytes()), metadata: sum(Domain::Metadata, metadata.as_bytes()) }
+        Self {
+            version,
+            text: sum(Domain::Text, text.as_bytes()),
+            metadata: sum(Domain::Metadata, metadata.as_bytes()),
+        }
     }
 
     /// Of an entry's next version, of which `text` and `metadata` are new where they are given. A checksum of what stays is
     /// taken over, never made again from what was read: damage would be sealed.
     #[must_use]
     pub fn next(stored: &StoredContent<'_>, text: Option<&str>, metadata: Option<&str>) -> Self {
-        let StoredContent { id, version, seal, text: stored_text, metadata: stored_metadata } = *stored;
-        let fresh = Self::of(version, text.unwrap_or(stored_text), metadata.unwrap_or(stored_metadata));
+        let StoredContent {
+            id,
+            version,
+            seal,
+            text: stored_text,
+            metadata: stored_metadata,
+        } = *stored;
+        let fresh = Self::of(
+            version,
+            text.unwrap_or(stored_text),
+            metadata.unwrap_or(stored_metadata),
+        );
         let kept = match seal.map(|seal| Self::parse(id, seal)) {
             // No content has these.
-            Some(None) => Self { version, text: [0; 16], metadata: [0; 16] },
+            Some(None) => Self {
+                version,
+                text: [0; 16],
+                metadata: [0; 16],
+            },
             Some(Some(seal)) if seal.version == version => seal,
             Some(Some(_)) | None => fresh,
         };
         Self {
             version: version + 1,
-            text: if text.is_some() { fresh.text } else { kept.text },
-            metadata: if metadata.is_some() { fresh.metadata } else { kept.metadata },
+            text: if text.is_some() {
+                fresh.text
+            } else {
+                kept.text
+            },
+            metadata: if metadata.is_some() {
+                fresh.metadata
+            } else {
+                kept.metadata
+            },
         }
     }
 
@@ -116,7 +142,11 @@ impl EntrySeal {
         let bytes: &[u8; ENTRY_BYTES] = bytes.try_into().ok()?;
         let (head, own) = bytes.split_at(40);
         let version = i64::from_be_bytes(*head.first_chunk()?);
-        let seal = Self { version, text: *head[8..].first_chunk()?, metadata: *head[24..].first_chunk()? };
+        let seal = Self {
+            version,
+            text: *head[8..].first_chunk()?,
+            metadata: *head[24..].first_chunk()?,
+        };
         (own == own_sum(Domain::Entry, &[&id.to_be_bytes()], head) && version > 0).then_some(seal)
     }
 }
@@ -159,15 +189,27 @@ pub enum Checked {
 /// Compares an entry's content with its checksums. Without `whole_text` only a part of the text was read, which says nothing.
 #[must_use]
 pub fn check_entry(stored: &StoredContent<'_>, whole_text: bool) -> Checked {
-    let StoredContent { id, version, seal, text, metadata } = *stored;
-    let Some(seal) = seal else { return Checked::Unsealed };
+    let StoredContent {
+        id,
+        version,
+        seal,
+        text,
+        metadata,
+    } = *stored;
+    let Some(seal) = seal else {
+        return Checked::Unsealed;
+    };
     match EntrySeal::parse(id, seal) {
         // No service writes checksums of a version that is yet to come.
         None => Checked::Damaged(Part::Checksum),
         Some(seal) if seal.version > version => Checked::Damaged(Part::Checksum),
         Some(seal) if seal.version < version => Checked::Unsealed,
-        Some(seal) if whole_text && sum(Domain::Text, text.as_bytes()) != seal.text => Checked::Damaged(Part::Text),
-        Some(seal) if sum(Domain::Metadata, metadata.as_bytes()) != seal.metadata => Checked::Damaged(Part::Metadata),
+        Some(seal) if whole_text && sum(Domain::Text, text.as_bytes()) != seal.text => {
+            Checked::Damaged(Part::Text)
+        }
+        Some(seal) if sum(Domain::Metadata, metadata.as_bytes()) != seal.metadata => {
+            Checked::Damaged(Part::Metadata)
+        }
         Some(_) => Checked::Sound,
     }
 }
@@ -211,12 +253,22 @@ pub struct StoredVersionContent<'r> {
 /// The checksums of a version of an artifact as they are stored in its row, and in no other. `metadata` is its JSON, byte
 /// for byte as it is stored.
 #[must_use]
-pub fn artifact_version(id: &str, version: i64, title: &str, metadata: &str, content: &str) -> [u8; ARTIFACT_BYTES] {
+pub fn artifact_version(
+    id: &str,
+    version: i64,
+    title: &str,
+    metadata: &str,
+    content: &str,
+) -> [u8; ARTIFACT_BYTES] {
     let mut bytes = [0; ARTIFACT_BYTES];
     bytes[..16].copy_from_slice(&sum(Domain::Title, title.as_bytes()));
     bytes[16..32].copy_from_slice(&sum(Domain::Metadata, metadata.as_bytes()));
     bytes[32..48].copy_from_slice(&sum(Domain::Content, content.as_bytes()));
-    let own = own_sum(Domain::Artifact, &[&version.to_be_bytes(), id.as_bytes()], &bytes[..48]);
+    let own = own_sum(
+        Domain::Artifact,
+        &[&version.to_be_bytes(), id.as_bytes()],
+        &bytes[..48],
+    );
     bytes[48..].copy_from_slice(&own);
     bytes
 }
@@ -224,11 +276,25 @@ pub fn artifact_version(id: &str, version: i64, title: &str, metadata: &str, con
 /// Whether what was read of a version of an artifact is what was stored; without checksums it is taken to be.
 #[must_use]
 pub fn artifact_is_sound(read: &StoredVersionContent<'_>, seal: Option<&[u8]>) -> bool {
-    let StoredVersionContent { id, version, title, metadata, content } = *read;
+    let StoredVersionContent {
+        id,
+        version,
+        title,
+        metadata,
+        content,
+    } = *read;
     let Some(seal) = seal else { return true };
-    let Ok(seal) = <&[u8; ARTIFACT_BYTES]>::try_from(seal) else { return false };
-    let agrees = |domain, text: Option<&str>, at: usize| text.is_none_or(|text| sum(domain, text.as_bytes()) == seal[at..at + 16]);
-    own_sum(Domain::Artifact, &[&version.to_be_bytes(), id.as_bytes()], &seal[..48]) == seal[48..]
+    let Ok(seal) = <&[u8; ARTIFACT_BYTES]>::try_from(seal) else {
+        return false;
+    };
+    let agrees = |domain, text: Option<&str>, at: usize| {
+        text.is_none_or(|text| sum(domain, text.as_bytes()) == seal[at..at + 16])
+    };
+    own_sum(
+        Domain::Artifact,
+        &[&version.to_be_bytes(), id.as_bytes()],
+        &seal[..48],
+    ) == seal[48..]
         && agrees(Domain::Title, Some(title), 0)
         && agrees(Domain::Metadata, metadata, 16)
         && agrees(Domain::Content, content, 32)
@@ -280,26 +346,62 @@ mod tests {
 
     const ID: i64 = 17;
 
-    fn stored<'r>(version: i64, seal: Option<&'r [u8]>, text: &'r str, metadata: &'r str) -> StoredContent<'r> {
-        StoredContent { id: ID, version, seal, text, metadata }
+    fn stored<'r>(
+        version: i64,
+        seal: Option<&'r [u8]>,
+        text: &'r str,
+        metadata: &'r str,
+    ) -> StoredContent<'r> {
+        StoredContent {
+            id: ID,
+            version,
+            seal,
+            text,
+            metadata,
+        }
     }
 
     #[test]
     fn content_is_sound_until_a_bit_of_it_changes() {
         let seal = EntrySeal::of(3, "text", "{\"a\":1}").to_bytes(ID);
-        assert_eq!(check_entry(&stored(3, Some(&seal), "text", "{\"a\":1}"), true), Checked::Sound);
-        assert_eq!(check_entry(&stored(3, Some(&seal), "tezt", "{\"a\":1}"), true), Checked::Damaged(Part::Text));
-        assert_eq!(check_entry(&stored(3, Some(&seal), "te", "{\"a\":1}"), false), Checked::Sound, "a part of a text says nothing");
-        assert_eq!(check_entry(&stored(3, Some(&seal), "text", "{\"a\":2}"), true), Checked::Damaged(Part::Metadata));
-        assert_eq!(check_entry(&stored(3, Some(&seal), "te", "{\"a\":2}"), false), Checked::Damaged(Part::Metadata));
+        assert_eq!(
+            check_entry(&stored(3, Some(&seal), "text", "{\"a\":1}"), true),
+            Checked::Sound
+        );
+        assert_eq!(
+            check_entry(&stored(3, Some(&seal), "tezt", "{\"a\":1}"), true),
+            Checked::Damaged(Part::Text)
+        );
+        assert_eq!(
+            check_entry(&stored(3, Some(&seal), "te", "{\"a\":1}"), false),
+            Checked::Sound,
+            "a part of a text says nothing"
+        );
+        assert_eq!(
+            check_entry(&stored(3, Some(&seal), "text", "{\"a\":2}"), true),
+            Checked::Damaged(Part::Metadata)
+        );
+        assert_eq!(
+            check_entry(&stored(3, Some(&seal), "te", "{\"a\":2}"), false),
+            Checked::Damaged(Part::Metadata)
+        );
     }
 
     #[test]
     fn checksums_of_an_earlier_version_say_nothing_and_those_of_a_later_one_are_damage() {
         let seal = EntrySeal::of(3, "text", "{}").to_bytes(ID);
-        assert_eq!(check_entry(&stored(4, Some(&seal), "another", "{}"), true), Checked::Unsealed);
-        assert_eq!(check_entry(&stored(2, Some(&seal), "text", "{}"), true), Checked::Damaged(Part::Checksum));
-        assert_eq!(check_entry(&stored(3, None, "text", "{}"), true), Checked::Unsealed);
+        assert_eq!(
+            check_entry(&stored(4, Some(&seal), "another", "{}"), true),
+            Checked::Unsealed
+        );
+        assert_eq!(
+            check_entry(&stored(2, Some(&seal), "text", "{}"), true),
+            Checked::Damaged(Part::Checksum)
+        );
+        assert_eq!(
+            check_entry(&stored(3, None, "text", "{}"), true),
+            Checked::Unsealed
+        );
     }
 
     #[test]
@@ -314,8 +416,16 @@ mod tests {
                 assert_eq!(found, Checked::Damaged(Part::Checksum), "bit {bit}");
             }
         }
-        for spoilt in [&[][..], &[0; ENTRY_BYTES], &seal[..47], &EntrySeal::of(3, "text", "{}").to_bytes(ID + 1)] {
-            assert_eq!(check_entry(&stored(9, Some(spoilt), "text", "{}"), true), Checked::Damaged(Part::Checksum));
+        for spoilt in [
+            &[][..],
+            &[0; ENTRY_BYTES],
+            &seal[..47],
+            &EntrySeal::of(3, "text", "{}").to_bytes(ID + 1),
+        ] {
+            assert_eq!(
+                check_entry(&stored(9, Some(spoilt), "text", "{}"), true),
+                Checked::Damaged(Part::Checksum)
+            );
         }
     }
 
@@ -325,20 +435,41 @@ mod tests {
         // The text was damaged before its metadata was replaced.
         let damaged = stored(1, Some(&seal), "tezt", "{}");
         let next = EntrySeal::next(&damaged, None, Some("{\"a\":1}")).to_bytes(ID);
-        assert_eq!(check_entry(&stored(2, Some(&next), "tezt", "{\"a\":1}"), true), Checked::Damaged(Part::Text));
-        assert_eq!(check_entry(&stored(2, Some(&next), "text", "{\"a\":1}"), true), Checked::Sound);
+        assert_eq!(
+            check_entry(&stored(2, Some(&next), "tezt", "{\"a\":1}"), true),
+            Checked::Damaged(Part::Text)
+        );
+        assert_eq!(
+            check_entry(&stored(2, Some(&next), "text", "{\"a\":1}"), true),
+            Checked::Sound
+        );
         let replaced = EntrySeal::next(&damaged, Some("new"), None).to_bytes(ID);
-        assert_eq!(check_entry(&stored(2, Some(&replaced), "new", "{}"), true), Checked::Sound);
+        assert_eq!(
+            check_entry(&stored(2, Some(&replaced), "new", "{}"), true),
+            Checked::Sound
+        );
     }
 
     #[test]
     fn an_update_seals_what_no_checksum_covers_and_not_what_a_damaged_one_did() {
         for seal in [None, Some(&EntrySeal::of(1, "old", "{}").to_bytes(ID)[..])] {
-            let next = EntrySeal::next(&stored(2, seal, "text", "{}"), None, Some("{\"a\":1}")).to_bytes(ID);
-            assert_eq!(check_entry(&stored(3, Some(&next), "text", "{\"a\":1}"), true), Checked::Sound);
+            let next = EntrySeal::next(&stored(2, seal, "text", "{}"), None, Some("{\"a\":1}"))
+                .to_bytes(ID);
+            assert_eq!(
+                check_entry(&stored(3, Some(&next), "text", "{\"a\":1}"), true),
+                Checked::Sound
+            );
         }
-        let next = EntrySeal::next(&stored(2, Some(&[0; ENTRY_BYTES]), "text", "{}"), None, Some("{}")).to_bytes(ID);
-        assert_eq!(check_entry(&stored(3, Some(&next), "text", "{}"), true), Checked::Damaged(Part::Text));
+        let next = EntrySeal::next(
+            &stored(2, Some(&[0; ENTRY_BYTES]), "text", "{}"),
+            None,
+            Some("{}"),
+        )
+        .to_bytes(ID);
+        assert_eq!(
+            check_entry(&stored(3, Some(&next), "text", "{}"), true),
+            Checked::Damaged(Part::Text)
+        );
     }
 
     #[test]
@@ -358,19 +489,53 @@ mod tests {
             image(1, 0, "image/png", None, b"dbta"),
         ];
         assert!(others.iter().all(|other| *other != base));
-        assert!(agrees(None, || base) && agrees(Some(&base), || base) && !agrees(Some(&base[..15]), || base));
+        assert!(
+            agrees(None, || base)
+                && agrees(Some(&base), || base)
+                && !agrees(Some(&base[..15]), || base)
+        );
         let seal = artifact_version("a", 1, "t", "{}", "c");
-        let base = StoredVersionContent { id: "a", version: 1, title: "t", metadata: Some("{}"), content: Some("c") };
+        let base = StoredVersionContent {
+            id: "a",
+            version: 1,
+            title: "t",
+            metadata: Some("{}"),
+            content: Some("c"),
+        };
         assert!(artifact_is_sound(&base, Some(&seal)) && artifact_is_sound(&base, None));
-        assert!(artifact_is_sound(&StoredVersionContent { metadata: None, content: None, ..base }, Some(&seal)));
+        assert!(artifact_is_sound(
+            &StoredVersionContent {
+                metadata: None,
+                content: None,
+                ..base
+            },
+            Some(&seal)
+        ));
         let others = [
             StoredVersionContent { id: "b", ..base },
             StoredVersionContent { version: 2, ..base },
-            StoredVersionContent { title: "u", content: None, ..base },
-            StoredVersionContent { metadata: Some("{ }"), ..base },
-            StoredVersionContent { content: Some("t"), ..base },
+            StoredVersionContent {
+                title: "u",
+                content: None,
+                ..base
+            },
+            StoredVersionContent {
+                metadata: Some("{ }"),
+                ..base
+            },
+            StoredVersionContent {
+                content: Some("t"),
+                ..base
+            },
         ];
-        assert!(others.iter().all(|other| !artifact_is_sound(other, Some(&seal))));
-        assert!(!artifact_is_sound(&base, Some(&[0; ARTIFACT_BYTES])) && !artifact_is_sound(&base, Some(&[])));
+        assert!(
+            others
+                .iter()
+                .all(|other| !artifact_is_sound(other, Some(&seal)))
+        );
+        assert!(
+            !artifact_is_sound(&base, Some(&[0; ARTIFACT_BYTES]))
+                && !artifact_is_sound(&base, Some(&[]))
+        );
     }
 }

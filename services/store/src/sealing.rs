@@ -42,6 +42,10 @@ impl Soundness {
     /// # Errors
     /// [`StoreError::Unsound`].
     pub fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) { Err(StoreError::Unsound) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) {
+            Err(StoreError::Unsound)
+        } else {
+            Ok(())
+        }
     }
 }

@@ -28,7 +28,14 @@ impl<T> Shares<T> {
     #[must_use]
     pub fn new(places: usize, max_queued: usize) -> Self {
         let (used, waiting) = (HashMap::new(), VecDeque::new());
-        Self { places: places.max(1), used, in_use: 0, waiting, queued: 0, max_queued: max_queued.max(1) }
+        Self {
+            places: places.max(1),
+            used,
+            in_use: 0,
+            waiting,
+            queued: 0,
+            max_queued: max_queued.max(1),
+        }
     }
 
     /// Takes a place at once, if one is free that no one waits for.
@@ -46,7 +53,9 @@ impl<T> Shares<T> {
     /// The item, when as many wait as may.
     pub fn push(&mut self, sharer: Sharer, item: T, wanted: impl Fn(&T) -> bool) -> Result<(), T> {
         if self.queued >= self.max_queued {
-            self.waiting.iter_mut().for_each(|(_, items)| items.retain(&wanted));
+            self.waiting
+                .iter_mut()
+                .for_each(|(_, items)| items.retain(&wanted));
             self.waiting.retain(|(_, items)| !items.is_empty());
             self.queued = self.waiting.iter().map(|(_, items)| items.len()).sum();
             if self.queued >= self.max_queued {
@@ -67,7 +76,8 @@ impl<T> Shares<T> {
             return None;
         }
         let half = (self.places / 2).max(1);
-        let has_less = |(sharer, _): &(Sharer, _)| self.used.get(sharer).copied().unwrap_or(0) < half;
+        let has_less =
+            |(sharer, _): &(Sharer, _)| self.used.get(sharer).copied().unwrap_or(0) < half;
         let place = self.waiting.iter().position(has_less).unwrap_or(0);
         let (sharer, mut items) = self.waiting.remove(place)?;
         let item = items.pop_front()?;
@@ -137,14 +147,20 @@ mod tests {
     #[test]
     fn an_owner_alone_has_every_place() {
         let mut shares = shares(4, &[("a", 1), ("a", 2), ("a", 3), ("a", 4), ("a", 5)]);
-        assert_eq!((0..4).filter_map(|_| next(&mut shares)).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!(
+            (0..4).filter_map(|_| next(&mut shares)).collect::<Vec<_>>(),
+            [1, 2, 3, 4]
+        );
         assert_eq!(next(&mut shares), None);
     }
 
     #[test]
     fn an_owner_that_has_half_waits_for_those_who_have_less() {
         let mut shares = shares(4, &[("a", 1), ("a", 2), ("a", 3)]);
-        assert_eq!((next(&mut shares), next(&mut shares), next(&mut shares)), (Some(1), Some(2), Some(3)));
+        assert_eq!(
+            (next(&mut shares), next(&mut shares), next(&mut shares)),
+            (Some(1), Some(2), Some(3))
+        );
         for (name, item) in [("a", 4), ("b", 10), ("b", 11), ("c", 20)] {
             shares.push(owner(name), item, |_| true).unwrap();
         }
@@ -152,7 +168,11 @@ mod tests {
         shares.give_back(&owner("a"));
         assert_eq!(next(&mut shares), Some(20), "a has half");
         shares.give_back(&owner("a"));
-        assert_eq!(next(&mut shares), Some(4), "a has less than half, and waited longest");
+        assert_eq!(
+            next(&mut shares),
+            Some(4),
+            "a has less than half, and waited longest"
+        );
         shares.give_back(&owner("a"));
         assert_eq!(next(&mut shares), Some(11));
     }

@@ -46,7 +46,13 @@ pub trait SummaryStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn unsummarized(&self, after: Option<&Place>, min_chars: u32, max_chars: u32, limit: u32) -> Result<UnsummarizedPage>;
+    async fn unsummarized(
+        &self,
+        after: Option<&Place>,
+        min_chars: u32,
+        max_chars: u32,
+        limit: u32,
+    ) -> Result<UnsummarizedPage>;
 
     /// Gives an entry its summary, and says whether it took it: one that changed or went does not. Neither version nor
     /// revision moves.

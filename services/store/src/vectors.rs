@@ -234,7 +234,12 @@ pub trait VectorStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn embedded_entries_within(&self, owner: &OwnerId, model: &EmbeddingModel, threads: ThreadSet) -> Result<i64>;
+    async fn embedded_entries_within(
+        &self,
+        owner: &OwnerId,
+        model: &EmbeddingModel,
+        threads: ThreadSet,
+    ) -> Result<i64>;
 
     /// Entries of every owner that have no vectors of this model, at most `limit`; looks at no more entries than is
     /// quick. `after` is where the page before ended. Where several services share the database, entries that another
@@ -242,7 +247,12 @@ pub trait VectorStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage>;
+    async fn unembedded(
+        &self,
+        model: &EmbeddingModel,
+        after: Option<&Place>,
+        limit: u32,
+    ) -> Result<UnembeddedPage>;
 
     /// Gives vectors to entries that wait for them, and says how many took them: an entry that changed, went or has
     /// vectors of the model already does not. Neither versions nor the revision move.
@@ -255,14 +265,25 @@ pub trait VectorStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError); `FEATURE_UNAVAILABLE` for a search with a model whose vectors are not kept.
-    async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking>;
+    async fn rank(
+        &self,
+        owner: &OwnerId,
+        search: RankSearch,
+        filter: Filter,
+        read: Read,
+    ) -> Result<Ranking>;
 
     /// The vectors of these chunks' tokens, made by this model. Chunks without any are left out. They are much to read, so
     /// nothing else reads them.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn tokens(&self, owner: &OwnerId, model: &EmbeddingModel, chunks: Vec<ChunkPlace>) -> Result<Vec<ChunkTokens>>;
+    async fn tokens(
+        &self,
+        owner: &OwnerId,
+        model: &EmbeddingModel,
+        chunks: Vec<ChunkPlace>,
+    ) -> Result<Vec<ChunkTokens>>;
 
     /// Begins to gather vectors of this model beside those in use, or goes on with it. Gathering for yet another model
     /// ends. [`unembedded`](Self::unembedded) and [`add_embeddings`](Self::add_embeddings) do the work.

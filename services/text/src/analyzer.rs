@@ -110,7 +110,11 @@ impl Analyzer {
     pub fn stem<'w>(&self, word: &'w str) -> Cow<'w, str> {
         let mut stem = String::with_capacity(word.len());
         stem_into(self.language, word, &mut stem);
-        if stem == word { Cow::Borrowed(word) } else { Cow::Owned(stem) }
+        if stem == word {
+            Cow::Borrowed(word)
+        } else {
+            Cow::Owned(stem)
+        }
     }
 
     /// Emits the word starting with the ASCII letter at `start`; gives the offset to go on from,
@@ -126,7 +130,10 @@ impl Analyzer {
             end += 1;
         }
         let goes_on = bytes.get(end).is_some_and(|byte| !byte.is_ascii())
-            && text[end..].chars().next().is_some_and(|c| matches!(class(c), Class::Word | Class::Extend));
+            && text[end..]
+                .chars()
+                .next()
+                .is_some_and(|c| matches!(class(c), Class::Word | Class::Extend));
         // Turkish lower-cases I to a letter outside ASCII.
         if goes_on || (upper && self.language == Language::Turkish) {
             return self.unicode_word(text, start, scratch, f);
@@ -144,7 +151,13 @@ impl Analyzer {
     }
 
     /// [`Analyzer::word`] for words with other than ASCII letters.
-    fn unicode_word(&self, text: &str, start: usize, scratch: &mut Scratch, f: Sink<'_>) -> Option<usize> {
+    fn unicode_word(
+        &self,
+        text: &str,
+        start: usize,
+        scratch: &mut Scratch,
+        f: Sink<'_>,
+    ) -> Option<usize> {
         let mut shown = start;
         let mut end = text.len();
         for (chars, (offset, c)) in text[start..].char_indices().enumerate() {
@@ -172,7 +185,14 @@ impl Analyzer {
     }
 }
 
-fn emit_word(language: Language, word: &str, start: usize, end: usize, stem: &mut String, f: Sink<'_>) -> bool {
+fn emit_word(
+    language: Language,
+    word: &str,
+    start: usize,
+    end: usize,
+    stem: &mut String,
+    f: Sink<'_>,
+) -> bool {
     let stem = if language == Language::Unstemmed {
         word
     } else {
@@ -180,7 +200,14 @@ fn emit_word(language: Language, word: &str, start: usize, end: usize, stem: &mu
         stem_into(language, word, stem);
         stem.as_str()
     };
-    stem.is_empty() || f(Token { word, stem, start, end, kind: TokenKind::Word })
+    stem.is_empty()
+        || f(Token {
+            word,
+            stem,
+            start,
+            end,
+            kind: TokenKind::Word,
+        })
 }
 
 fn cut(word: &mut String, max_chars: usize) {
@@ -202,7 +229,12 @@ struct Unit {
 
 impl Unit {
     fn new(c: char, start: usize, end: usize) -> Self {
-        Self { chars: [c; MAX_UNIT_CHARS], len: 1, start, end }
+        Self {
+            chars: [c; MAX_UNIT_CHARS],
+            len: 1,
+            start,
+            end,
+        }
     }
 
     fn chars(&self) -> &[char] {
@@ -270,7 +302,13 @@ fn dense_run(text: &str, start: usize, scratch: &mut Scratch, f: Sink<'_>) -> Op
         (None, Some(only)) => {
             scratch.word.clear();
             scratch.word.extend(only.chars());
-            emit_dense(&scratch.word, only.start, only.end, TokenKind::CjkUnigram, f)
+            emit_dense(
+                &scratch.word,
+                only.start,
+                only.end,
+                TokenKind::CjkUnigram,
+                f,
+            )
         }
         _ => true,
     };
@@ -300,5 +338,11 @@ fn emit_bigram(a: &Unit, b: &Unit, word: &mut String, f: Sink<'_>) -> bool {
 }
 
 fn emit_dense(word: &str, start: usize, end: usize, kind: TokenKind, f: Sink<'_>) -> bool {
-    f(Token { word, stem: word, start, end, kind })
+    f(Token {
+        word,
+        stem: word,
+        start,
+        end,
+        kind,
+    })
 }

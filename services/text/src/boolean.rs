@@ -14,7 +14,13 @@ use crate::{Analyzer, MAX_DEPTH, MAX_TERMS, Query, QueryError};
 /// # Errors
 /// See [`crate::parse`].
 pub(crate) fn parse(input: &str, analyzer: &Analyzer) -> Result<Option<Query>, QueryError> {
-    let mut parser = Parser { analyzer, rest: input, position: 0, peeked: None, terms: 0 };
+    let mut parser = Parser {
+        analyzer,
+        rest: input,
+        position: 0,
+        peeked: None,
+        terms: 0,
+    };
     if parser.peek()?.kind == Kind::End {
         return Ok(None);
     }
@@ -90,10 +96,16 @@ impl<'q> Parser<'q> {
             }
         }
         if let (false, Some(position)) = (has_positive, first_not) {
-            return Err(QueryError { position, message: "NOT needs something to exclude from: write `this NOT that`".to_owned() });
+            return Err(QueryError {
+                position,
+                message: "NOT needs something to exclude from: write `this NOT that`".to_owned(),
+            });
         }
         Ok(match (Query::all(positive), Query::any(negative)) {
-            (Some(positive), Some(negative)) => Some(Query::Not { positive: Box::new(positive), negative: Box::new(negative) }),
+            (Some(positive), Some(negative)) => Some(Query::Not {
+                positive: Box::new(positive),
+                negative: Box::new(negative),
+            }),
             (positive, _) => positive,
         })
     }
@@ -103,9 +115,10 @@ impl<'q> Parser<'q> {
         match lexeme.kind {
             Kind::Word(word) => self.word(word, lexeme.position),
             Kind::Quoted(text) => Ok(sequence(self.pieces(text, lexeme.position)?)),
-            Kind::Open if depth == MAX_DEPTH => {
-                Err(QueryError { position: lexeme.position, message: format!("parentheses are nested deeper than {MAX_DEPTH} levels") })
-            }
+            Kind::Open if depth == MAX_DEPTH => Err(QueryError {
+                position: lexeme.position,
+                message: format!("parentheses are nested deeper than {MAX_DEPTH} levels"),
+            }),
             Kind::Open if self.peek()?.kind == Kind::End => Err(unclosed(lexeme.position)),
             Kind::Open => {
                 let inner = self.any("(", depth + 1)?;
@@ -135,7 +148,9 @@ impl<'q> Parser<'q> {
             Some(Piece::Word(term)) => Some(Query::Prefix(term)),
             _ => None,
         };
-        Ok(Query::all(sequence(pieces).into_iter().chain(last).collect()))
+        Ok(Query::all(
+            sequence(pieces).into_iter().chain(last).collect(),
+        ))
     }
 
     fn pieces(&mut self, text: &str, position: usize) -> Result<Vec<Piece>, QueryError> {
@@ -148,7 +163,10 @@ impl<'q> Parser<'q> {
         });
         self.terms = terms;
         if terms > MAX_TERMS {
-            return Err(QueryError { position, message: format!("a query has at most {MAX_TERMS} words") });
+            return Err(QueryError {
+                position,
+                message: format!("a query has at most {MAX_TERMS} words"),
+            });
         }
         Ok(pieces)
     }
@@ -173,7 +191,10 @@ impl<'q> Parser<'q> {
         self.take(space.unwrap_or(self.rest.len()));
         let position = self.position;
         let Some(first) = self.rest.chars().next() else {
-            return Ok(Lexeme { kind: Kind::End, position });
+            return Ok(Lexeme {
+                kind: Kind::End,
+                position,
+            });
         };
         let kind = match first {
             '(' => {
@@ -186,8 +207,12 @@ impl<'q> Parser<'q> {
             }
             _ if is_quote(first) => {
                 self.take(first.len_utf8());
-                let Some((end, closing)) = self.rest.char_indices().find(|(_, c)| is_quote(*c)) else {
-                    return Err(QueryError { position, message: "this quote is never closed: add a `\"`".to_owned() });
+                let Some((end, closing)) = self.rest.char_indices().find(|(_, c)| is_quote(*c))
+                else {
+                    return Err(QueryError {
+                        position,
+                        message: "this quote is never closed: add a `\"`".to_owned(),
+                    });
                 };
                 let text = self.take(end);
                 self.take(closing.len_utf8());
@@ -222,11 +247,17 @@ fn is_quote(c: char) -> bool {
 }
 
 fn unclosed(position: usize) -> QueryError {
-    QueryError { position, message: "this parenthesis is never closed: add a `)`".to_owned() }
+    QueryError {
+        position,
+        message: "this parenthesis is never closed: add a `)`".to_owned(),
+    }
 }
 
 fn unopened(position: usize) -> QueryError {
-    QueryError { position, message: "this parenthesis was never opened: remove it or add a `(`".to_owned() }
+    QueryError {
+        position,
+        message: "this parenthesis was never opened: remove it or add a `(`".to_owned(),
+    }
 }
 
 fn expected(after: &str, found: &str, position: usize) -> QueryError {
@@ -234,5 +265,8 @@ fn expected(after: &str, found: &str, position: usize) -> QueryError {
         "" => String::new(),
         after => format!(" after `{after}`"),
     };
-    QueryError { position, message: format!("expected a word, a quoted phrase or `(`{after}, found {found}") }
+    QueryError {
+        position,
+        message: format!("expected a word, a quoted phrase or `(`{after}, found {found}"),
+    }
 }

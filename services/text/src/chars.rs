@@ -18,13 +18,21 @@ pub(crate) enum Class {
 /// The class of a character. ASCII has only `Word` and `Separator`.
 pub(crate) fn class(c: char) -> Class {
     if c.is_ascii() {
-        return if c.is_ascii_alphanumeric() { Class::Word } else { Class::Separator };
+        return if c.is_ascii_alphanumeric() {
+            Class::Word
+        } else {
+            Class::Separator
+        };
     }
     if is_ignorable(c) {
         return Class::Extend;
     }
     if c < '\u{300}' {
-        return if c.is_alphanumeric() { Class::Word } else { Class::Separator };
+        return if c.is_alphanumeric() {
+            Class::Word
+        } else {
+            Class::Separator
+        };
     }
     // The half-width voiced sound marks are letters in Unicode.
     if is_combining_mark(c) || matches!(c, '\u{FF9E}' | '\u{FF9F}') {
@@ -34,7 +42,11 @@ pub(crate) fn class(c: char) -> Class {
     if matches!(c, '\u{1F000}'..='\u{1FAFF}') || !c.is_alphanumeric() {
         return Class::Separator;
     }
-    if is_dense_script(c) && !c.is_numeric() || matches!(c, '\u{3007}' | '\u{3021}'..='\u{3029}') { Class::Dense } else { Class::Word }
+    if is_dense_script(c) && !c.is_numeric() || matches!(c, '\u{3007}' | '\u{3021}'..='\u{3029}') {
+        Class::Dense
+    } else {
+        Class::Word
+    }
 }
 
 /// Characters without a meaning of their own for search: soft hyphen, joiners, tatweel, variation
@@ -92,7 +104,10 @@ mod tests {
             ("aZ0éßжλשع९\u{FF21}٣๓", Class::Word),
             ("中々〇あアーｱ한ㄱ\u{1112}ไทกကខ\u{20000}", Class::Dense),
             (" _-./@'\u{2019}…—。、・€👍🅰🇩☃\u{0}฿", Class::Separator),
-            ("\u{301}\u{AD}\u{200D}\u{FE0F}\u{640}\u{64B}\u{E31}\u{3099}", Class::Extend),
+            (
+                "\u{301}\u{AD}\u{200D}\u{FE0F}\u{640}\u{64B}\u{E31}\u{3099}",
+                Class::Extend,
+            ),
         ];
         for (chars, expected) in table {
             for c in chars.chars() {

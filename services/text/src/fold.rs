@@ -21,7 +21,11 @@ pub fn fold(word: &str) -> Cow<'_, str> {
     }
     let mut folded = String::with_capacity(word.len());
     fold_into(word, &mut folded);
-    if folded == word { Cow::Borrowed(word) } else { Cow::Owned(folded) }
+    if folded == word {
+        Cow::Borrowed(word)
+    } else {
+        Cow::Owned(folded)
+    }
 }
 
 /// Appends [`fold`] of `word` to `out`.
@@ -147,7 +151,8 @@ fn push_lower(c: char, out: &mut String) {
 
 /// Characters that are composed, have no compatibility form and a lower case of one character.
 fn is_simple(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '\u{C0}'..='\u{FF}' | '\u{410}'..='\u{44F}' | 'Ё' | 'ё' | 'α'..='ω' | 'Α'..='Ω')
+    c.is_ascii_alphanumeric()
+        || matches!(c, '\u{C0}'..='\u{FF}' | '\u{410}'..='\u{44F}' | 'Ё' | 'ё' | 'α'..='ω' | 'Α'..='Ω')
 }
 
 fn simple_lower(c: char) -> char {

@@ -53,7 +53,10 @@ mod tests {
 
     #[test]
     fn a_gist_has_each_content_word_once_and_no_more_than_wanted() {
-        assert_eq!(english("the running fox runs to the foxes and a dog", 9), "run fox dog");
+        assert_eq!(
+            english("the running fox runs to the foxes and a dog", 9),
+            "run fox dog"
+        );
         assert_eq!(english("one two three four", 2), "one two");
         assert_eq!(english("to be or not to be", 9), "");
         assert_eq!(english("word", 0), "");

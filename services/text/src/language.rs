@@ -62,7 +62,9 @@ impl Language {
     /// ```
     pub fn parse(name: &str) -> Option<Language> {
         let name = name.trim();
-        Language::ALL.into_iter().find(|language| language.name().eq_ignore_ascii_case(name))
+        Language::ALL
+            .into_iter()
+            .find(|language| language.name().eq_ignore_ascii_case(name))
     }
 
     /// The lower-case English name, which [`Language::parse`] reads back; it is also the name of

@@ -4,7 +4,12 @@ use std::ops::Range;
 
 /// Appends `text[window]` with `<mark>` around the given ranges, which are sorted, apart, and
 /// inside the window.
-pub(crate) fn write_marked(text: &str, window: Range<usize>, marks: &[Range<usize>], out: &mut String) {
+pub(crate) fn write_marked(
+    text: &str,
+    window: Range<usize>,
+    marks: &[Range<usize>],
+    out: &mut String,
+) {
     let mut at = window.start;
     for mark in marks {
         escape(&text[at..mark.start], out);

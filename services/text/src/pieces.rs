@@ -50,7 +50,12 @@ fn in_order(mut terms: Vec<Term>) -> Query {
 }
 
 /// Hands the pieces of `input` to `f` until it returns false. A run is cut after `max_run` bigrams.
-pub(crate) fn each_piece(input: &str, analyzer: &Analyzer, max_run: usize, f: &mut dyn FnMut(Piece) -> bool) {
+pub(crate) fn each_piece(
+    input: &str,
+    analyzer: &Analyzer,
+    max_run: usize,
+    f: &mut dyn FnMut(Piece) -> bool,
+) {
     let mut run: Vec<Term> = Vec::new();
     let mut run_end = 0;
     let mut stopped = false;
@@ -85,7 +90,10 @@ pub(crate) fn each_piece(input: &str, analyzer: &Analyzer, max_run: usize, f: &m
 }
 
 fn term(token: &Token<'_>) -> Term {
-    Term { word: token.word.to_owned(), stem: token.stem.to_owned() }
+    Term {
+        word: token.word.to_owned(),
+        stem: token.stem.to_owned(),
+    }
 }
 
 /// The query for pieces that follow each other.

@@ -39,7 +39,9 @@ fn by_stem(piece: &Piece) -> Piece {
     let mut same = piece.clone();
     match &mut same {
         Piece::Word(term) | Piece::Single(term) => term.word.clone_from(&term.stem),
-        Piece::Run(terms) => terms.iter_mut().for_each(|term| term.word.clone_from(&term.stem)),
+        Piece::Run(terms) => terms
+            .iter_mut()
+            .for_each(|term| term.word.clone_from(&term.stem)),
     }
     same
 }
@@ -59,11 +61,22 @@ pub fn content_words(text: &str, analyzer: &Analyzer) -> Vec<ContentWord> {
     let language = analyzer.language();
     let (mut content, mut stop_words) = (Vec::new(), Vec::new());
     analyzer.tokens(text, &mut |token| {
-        let words = if language.is_stop_word(&fold(token.word)) { &mut stop_words } else { &mut content };
-        words.push(ContentWord { place: token.start..token.end, stem: token.stem.to_owned() });
+        let words = if language.is_stop_word(&fold(token.word)) {
+            &mut stop_words
+        } else {
+            &mut content
+        };
+        words.push(ContentWord {
+            place: token.start..token.end,
+            stem: token.stem.to_owned(),
+        });
         true
     });
-    if content.is_empty() { stop_words } else { content }
+    if content.is_empty() {
+        stop_words
+    } else {
+        content
+    }
 }
 
 /// [`crate::Mode::Match`].
@@ -80,11 +93,19 @@ pub(crate) fn matching(input: &str, analyzer: &Analyzer) -> Option<Parsed> {
         }
         !content.is_full()
     });
-    let pieces = if content.pieces.is_empty() { stop_words.pieces } else { content.pieces };
+    let pieces = if content.pieces.is_empty() {
+        stop_words.pieces
+    } else {
+        content.pieces
+    };
     let loose = Query::any(pieces.iter().cloned().flat_map(loosened).collect())?;
     let strict = pieces.len() <= STRICT_WORDS;
     let queries = pieces.into_iter().map(Piece::query).collect();
-    let query = if strict { Query::all(queries)? } else { Query::any(queries)? };
+    let query = if strict {
+        Query::all(queries)?
+    } else {
+        Query::any(queries)?
+    };
     let fallback = (loose != query).then_some(loose);
     Some(Parsed { query, fallback })
 }

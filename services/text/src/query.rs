@@ -90,7 +90,12 @@ pub struct QueryError {
 /// operands, `NOT` without anything to exclude from, more than [`MAX_DEPTH`] levels or
 /// [`MAX_TERMS`] terms. The other modes take any input.
 pub fn parse(mode: Mode, input: &str, analyzer: &Analyzer) -> Result<Option<Parsed>, QueryError> {
-    let only = |query: Option<Query>| query.map(|query| Parsed { query, fallback: None });
+    let only = |query: Option<Query>| {
+        query.map(|query| Parsed {
+            query,
+            fallback: None,
+        })
+    };
     match mode {
         Mode::Match => Ok(plain::matching(input, analyzer)),
         Mode::Prefix => Ok(only(plain::prefixes(input, analyzer))),
@@ -130,7 +135,11 @@ impl Query {
                 other => flat.push(other),
             }
         }
-        if flat.len() < 2 { flat.pop() } else { Some(Query::And(flat)) }
+        if flat.len() < 2 {
+            flat.pop()
+        } else {
+            Some(Query::And(flat))
+        }
     }
 
     /// Any of the queries, nested disjunctions flattened; `None` when there are none.
@@ -142,6 +151,10 @@ impl Query {
                 other => flat.push(other),
             }
         }
-        if flat.len() < 2 { flat.pop() } else { Some(Query::Or(flat)) }
+        if flat.len() < 2 {
+            flat.pop()
+        } else {
+            Some(Query::Or(flat))
+        }
     }
 }

@@ -17,18 +17,29 @@ const ELLIPSIS: &str = "...";
 /// What the query excludes is never marked. Takes time linear in the text.
 pub fn highlight(text: &str, query: &Query, analyzer: &Analyzer, max_chars: usize) -> String {
     let whole = text.chars().nth(max_chars).is_none();
-    let budget = if whole { max_chars } else { max_chars.saturating_sub(2 * ELLIPSIS.len()) };
+    let budget = if whole {
+        max_chars
+    } else {
+        max_chars.saturating_sub(2 * ELLIPSIS.len())
+    };
     let mut finder = Finder::new(text, query, budget);
     analyzer.tokens(text, &mut |token| {
         finder.see(&token);
         true
     });
     let hits = finder.window.finish();
-    let core = match (hits.iter().map(|hit| hit.bytes.start).min(), hits.iter().map(|hit| hit.bytes.end).max()) {
+    let core = match (
+        hits.iter().map(|hit| hit.bytes.start).min(),
+        hits.iter().map(|hit| hit.bytes.end).max(),
+    ) {
         (Some(start), Some(end)) => start..end,
         _ => 0..0,
     };
-    let window = if whole { 0..text.len() } else { trim(text, widen(text, core, budget)) };
+    let window = if whole {
+        0..text.len()
+    } else {
+        trim(text, widen(text, core, budget))
+    };
     let marks = merged(hits, &window);
     let mut out = String::with_capacity(window.len() + 32);
     let cut = |cut: bool, out: &mut String| {
@@ -158,7 +169,10 @@ impl<'q> Finder<'q> {
         }
         if !self.prefixes.is_empty() {
             let word = fold(token.word);
-            let found = self.prefixes.iter().find(|(prefix, stem, _)| word.starts_with(prefix.as_str()) || *stem == token.stem);
+            let found = self
+                .prefixes
+                .iter()
+                .find(|(prefix, stem, _)| word.starts_with(prefix.as_str()) || *stem == token.stem);
             if let Some((_, _, leaf)) = found {
                 let hit = self.hit(&bytes, *leaf);
                 self.window.push(hit);
@@ -185,7 +199,11 @@ impl<'q> Finder<'q> {
                 continue;
             };
             let places = self.recent.range(first..);
-            if !places.clone().map(|place| place.stem).eq(phrase.stems.iter().copied()) {
+            if !places
+                .clone()
+                .map(|place| place.stem)
+                .eq(phrase.stems.iter().copied())
+            {
                 continue;
             }
             let (start, end) = (&self.recent[first], &self.recent[self.recent.len() - 1]);
@@ -193,16 +211,28 @@ impl<'q> Finder<'q> {
             // Words of a phrase may have a page of punctuation between them.
             if chars.len() > self.budget {
                 for place in places {
-                    self.window.push(Hit { bytes: place.bytes.clone(), chars: place.chars.clone(), leaf: phrase.leaf });
+                    self.window.push(Hit {
+                        bytes: place.bytes.clone(),
+                        chars: place.chars.clone(),
+                        leaf: phrase.leaf,
+                    });
                 }
             } else {
-                self.window.push(Hit { bytes: start.bytes.start..end.bytes.end, chars, leaf: phrase.leaf });
+                self.window.push(Hit {
+                    bytes: start.bytes.start..end.bytes.end,
+                    chars,
+                    leaf: phrase.leaf,
+                });
             }
         }
     }
 
     fn hit(&mut self, bytes: &Range<usize>, leaf: usize) -> Hit {
-        Hit { bytes: bytes.clone(), chars: self.chars(bytes), leaf }
+        Hit {
+            bytes: bytes.clone(),
+            chars: self.chars(bytes),
+            leaf,
+        }
     }
 
     /// The range in characters. Counts on from the start of the last range asked for, which the

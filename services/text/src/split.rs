@@ -53,7 +53,11 @@ pub fn chunks(text: &str, tokens: &[usize], sizes: ChunkSizes) -> Vec<Range<usiz
     let mut chunks = Vec::with_capacity(tokens.len() / target + 1);
     let mut first = 0;
     loop {
-        let start = if first == 0 { 0 } else { floor(text, tokens[first]) };
+        let start = if first == 0 {
+            0
+        } else {
+            floor(text, tokens[first])
+        };
         if tokens.len() - first <= max {
             push(&mut chunks, text, start..text.len());
             return chunks;
@@ -68,14 +72,16 @@ pub fn chunks(text: &str, tokens: &[usize], sizes: ChunkSizes) -> Vec<Range<usiz
 /// target, the last of that kind; failing that, the first place behind the target.
 fn cut(text: &str, tokens: &[usize], first: usize, target: usize, max: usize) -> usize {
     let best = |from: usize, to: usize| {
-        (from..=to).filter_map(|token| place(text, tokens, token).map(|kind| (kind, token))).max_by_key(|(kind, token)| (*kind, *token))
+        (from..=to)
+            .filter_map(|token| place(text, tokens, token).map(|kind| (kind, token)))
+            .max_by_key(|(kind, token)| (*kind, *token))
     };
     let half = first + target.div_ceil(2).max(1);
     let near = best(half, first + target);
     let found = match near {
-        Some((Break::Word, token)) => {
-            best(first + target, first + max).filter(|(kind, _)| *kind > Break::Word).or(Some((Break::Word, token)))
-        }
+        Some((Break::Word, token)) => best(first + target, first + max)
+            .filter(|(kind, _)| *kind > Break::Word)
+            .or(Some((Break::Word, token))),
         Some(found) => Some(found),
         None => best(first + target, first + max),
     };
@@ -85,8 +91,16 @@ fn cut(text: &str, tokens: &[usize], first: usize, target: usize, max: usize) ->
 /// Where the next chunk begins: up to `overlap` tokens before the cut, where a sentence or at least a word begins.
 fn next_start(text: &str, tokens: &[usize], first: usize, cut: usize, overlap: usize) -> usize {
     let from = cut.saturating_sub(overlap).max(first + 1);
-    let begins = |least: Break| (from..cut).find(|token| place(text, tokens, *token).is_some_and(|kind| kind >= least));
-    if overlap == 0 || from >= cut { cut } else { begins(Break::Sentence).or_else(|| begins(Break::Word)).unwrap_or(cut) }
+    let begins = |least: Break| {
+        (from..cut).find(|token| place(text, tokens, *token).is_some_and(|kind| kind >= least))
+    };
+    if overlap == 0 || from >= cut {
+        cut
+    } else {
+        begins(Break::Sentence)
+            .or_else(|| begins(Break::Word))
+            .unwrap_or(cut)
+    }
 }
 
 /// What ends before this token, if anything does.
@@ -105,7 +119,9 @@ fn place(text: &str, tokens: &[usize], token: usize) -> Option<Break> {
         Some(Break::Paragraph)
     } else if space.contains('\n') {
         Some(Break::Line)
-    } else if !space.is_empty() && words.ends_with(ends_sentence) || words.ends_with(ends_dense_sentence) {
+    } else if !space.is_empty() && words.ends_with(ends_sentence)
+        || words.ends_with(ends_dense_sentence)
+    {
         Some(Break::Sentence)
     } else if !space.is_empty() {
         Some(Break::Word)
@@ -133,7 +149,10 @@ fn trimmed(text: &str, range: Range<usize>) -> Range<usize> {
 
 /// The character boundary at or before a byte.
 fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0)
 }
 
 /// Where the tokens of a text begin for a model whose tokenizer is not at hand: a token for every three characters of a
@@ -163,13 +182,30 @@ mod tests {
     use super::*;
 
     fn words(text: &str) -> Vec<usize> {
-        let starts =
-            |(at, c): (usize, char)| (!c.is_whitespace() && text[..at].chars().next_back().is_none_or(char::is_whitespace)).then_some(at);
+        let starts = |(at, c): (usize, char)| {
+            (!c.is_whitespace()
+                && text[..at]
+                    .chars()
+                    .next_back()
+                    .is_none_or(char::is_whitespace))
+            .then_some(at)
+        };
         text.char_indices().filter_map(starts).collect()
     }
 
     fn split(text: &str, target: usize, max: usize, overlap: usize) -> Vec<&str> {
-        chunks(text, &words(text), ChunkSizes { target, max, overlap }).into_iter().map(|range| &text[range]).collect()
+        chunks(
+            text,
+            &words(text),
+            ChunkSizes {
+                target,
+                max,
+                overlap,
+            },
+        )
+        .into_iter()
+        .map(|range| &text[range])
+        .collect()
     }
 
     #[test]
@@ -180,22 +216,46 @@ mod tests {
 
     #[test]
     fn the_best_cut_is_between_paragraphs_then_lines_then_sentences() {
-        assert_eq!(split("a b c d. e\n\nf g h i j", 6, 6, 0), ["a b c d. e", "f g h i j"]);
-        assert_eq!(split("a b c d. e\nf g h i j", 6, 6, 0), ["a b c d. e", "f g h i j"]);
-        assert_eq!(split("a b c d. e f g h i j", 6, 6, 0), ["a b c d.", "e f g h i j"]);
-        assert_eq!(split("a b c d e f g h", 3, 4, 0), ["a b c", "d e f", "g h"], "words, when there is nothing better");
+        assert_eq!(
+            split("a b c d. e\n\nf g h i j", 6, 6, 0),
+            ["a b c d. e", "f g h i j"]
+        );
+        assert_eq!(
+            split("a b c d. e\nf g h i j", 6, 6, 0),
+            ["a b c d. e", "f g h i j"]
+        );
+        assert_eq!(
+            split("a b c d. e f g h i j", 6, 6, 0),
+            ["a b c d.", "e f g h i j"]
+        );
+        assert_eq!(
+            split("a b c d e f g h", 3, 4, 0),
+            ["a b c", "d e f", "g h"],
+            "words, when there is nothing better"
+        );
     }
 
     #[test]
     fn neighbours_share_the_last_sentence_that_fits_the_overlap() {
-        assert_eq!(split("a b c d. e f. g h i j k", 6, 6, 2), ["a b c d. e f.", "e f. g h i j", "i j k"]);
+        assert_eq!(
+            split("a b c d. e f. g h i j k", 6, 6, 2),
+            ["a b c d. e f.", "e f. g h i j", "i j k"]
+        );
     }
 
     #[test]
     fn a_word_longer_than_a_chunk_is_cut_at_a_token() {
         let text = "ääääääää";
         let tokens: Vec<usize> = (0..8).map(|i| i * 2).collect();
-        let found = chunks(text, &tokens, ChunkSizes { target: 3, max: 3, overlap: 0 });
+        let found = chunks(
+            text,
+            &tokens,
+            ChunkSizes {
+                target: 3,
+                max: 3,
+                overlap: 0,
+            },
+        );
         assert_eq!(found, [0..6, 6..12, 12..16]);
     }
 

@@ -68,18 +68,31 @@ struct Slot {
 }
 
 impl Cache {
-    fn get_or_insert(&mut self, language: Language, word: &str, out: &mut String, compute: impl FnOnce(&str, &mut String)) {
+    fn get_or_insert(
+        &mut self,
+        language: Language,
+        word: &str,
+        out: &mut String,
+        compute: impl FnOnce(&str, &mut String),
+    ) {
         if word.len() > MAX_CACHED {
             compute(word, out);
             return;
         }
         if self.slots.is_empty() {
-            let empty = Slot { language: 0, word_len: 0, stem_len: 0, word: [0; MAX_CACHED], stem: [0; MAX_CACHED] };
+            let empty = Slot {
+                language: 0,
+                word_len: 0,
+                stem_len: 0,
+                word: [0; MAX_CACHED],
+                stem: [0; MAX_CACHED],
+            };
             self.slots.resize(SLOTS, empty);
         }
         let language = language as u8;
         let slot = &mut self.slots[slot_of(word.as_bytes(), language)];
-        let cached = slot.language == language && slot.word.get(..slot.word_len.into()) == Some(word.as_bytes());
+        let cached = slot.language == language
+            && slot.word.get(..slot.word_len.into()) == Some(word.as_bytes());
         if cached
             && let Some(stem) = slot.stem.get(..slot.stem_len.into())
             && let Ok(stem) = std::str::from_utf8(stem)

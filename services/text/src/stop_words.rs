@@ -18,7 +18,12 @@ pub(crate) fn of(language: Language) -> &'static [&'static str] {
         Language::Finnish => FINNISH,
         Language::Russian => RUSSIAN,
         Language::Turkish => TURKISH,
-        Language::Arabic | Language::Greek | Language::Hungarian | Language::Romanian | Language::Tamil | Language::Unstemmed => &[],
+        Language::Arabic
+        | Language::Greek
+        | Language::Hungarian
+        | Language::Romanian
+        | Language::Tamil
+        | Language::Unstemmed => &[],
     }
 }
 

@@ -31,7 +31,14 @@ pub(crate) struct BestWindow {
 impl BestWindow {
     /// For snippets that show `budget` characters of the text.
     pub(crate) fn new(budget: usize, leaves: usize) -> Self {
-        Self { budget, inside: VecDeque::new(), per_leaf: vec![0; leaves], distinct: 0, best: Vec::new(), best_score: (0, 0) }
+        Self {
+            budget,
+            inside: VecDeque::new(),
+            per_leaf: vec![0; leaves],
+            distinct: 0,
+            best: Vec::new(),
+            best_score: (0, 0),
+        }
     }
 
     /// Takes the next hit; hits come in the order in which they end.
@@ -80,7 +87,11 @@ pub(crate) fn widen(text: &str, core: Range<usize>, budget: usize) -> Range<usiz
     let left = before.min((slack / 2).max(slack - after));
     let right = after.min(slack - left);
     let start = back(text, core.start, left);
-    let end = if core_chars > budget { on(text, core.start, budget) } else { on(text, core.end, right) };
+    let end = if core_chars > budget {
+        on(text, core.start, budget)
+    } else {
+        on(text, core.end, right)
+    };
     let cut = cut_at_start(text, start, core.start)..cut_at_end(text, end, core.end.min(end));
     // One character with more marks than fit is better cut than not shown.
     if cut.is_empty() { start..end } else { cut }
@@ -96,7 +107,12 @@ fn count_on(text: &str, at: usize, max: usize) -> usize {
 }
 
 fn back(text: &str, at: usize, chars: usize) -> usize {
-    let skipped: usize = text[..at].chars().rev().take(chars).map(char::len_utf8).sum();
+    let skipped: usize = text[..at]
+        .chars()
+        .rev()
+        .take(chars)
+        .map(char::len_utf8)
+        .sum();
     at - skipped
 }
 
@@ -118,8 +134,18 @@ fn cut_at_start(text: &str, start: usize, limit: usize) -> usize {
     between
         .char_indices()
         .find_map(space)
-        .or_else(|| between.char_indices().map(|(offset, _)| start + offset).find(|at| is_word_boundary(text, *at)))
-        .or_else(|| between.char_indices().map(|(offset, _)| start + offset).find(|at| is_character_boundary(text, *at)))
+        .or_else(|| {
+            between
+                .char_indices()
+                .map(|(offset, _)| start + offset)
+                .find(|at| is_word_boundary(text, *at))
+        })
+        .or_else(|| {
+            between
+                .char_indices()
+                .map(|(offset, _)| start + offset)
+                .find(|at| is_character_boundary(text, *at))
+        })
         .unwrap_or(limit)
 }
 
@@ -129,12 +155,27 @@ fn cut_at_end(text: &str, end: usize, limit: usize) -> usize {
         return limit.max(end);
     }
     let between = &text[limit..end];
-    let ends = || between.char_indices().rev().map(|(offset, c)| (limit + offset + c.len_utf8(), c));
-    let space = |(at, c): (usize, char)| (!c.is_whitespace() && text[at..].starts_with(char::is_whitespace)).then_some(at);
+    let ends = || {
+        between
+            .char_indices()
+            .rev()
+            .map(|(offset, c)| (limit + offset + c.len_utf8(), c))
+    };
+    let space = |(at, c): (usize, char)| {
+        (!c.is_whitespace() && text[at..].starts_with(char::is_whitespace)).then_some(at)
+    };
     ends()
         .find_map(space)
-        .or_else(|| ends().map(|(at, _)| at).find(|at| is_word_boundary(text, *at)))
-        .or_else(|| ends().map(|(at, _)| at).find(|at| is_character_boundary(text, *at)))
+        .or_else(|| {
+            ends()
+                .map(|(at, _)| at)
+                .find(|at| is_word_boundary(text, *at))
+        })
+        .or_else(|| {
+            ends()
+                .map(|(at, _)| at)
+                .find(|at| is_character_boundary(text, *at))
+        })
         .unwrap_or(limit)
 }
 
@@ -144,8 +185,10 @@ fn around(text: &str, at: usize) -> Option<(char, char)> {
 
 /// Whether a cut here separates words; scripts without spaces may be cut anywhere.
 fn is_word_boundary(text: &str, at: usize) -> bool {
-    let inside_word =
-        matches!(around(text, at).map(|(before, after)| (class(before), class(after))), Some((Class::Word | Class::Extend, Class::Word)));
+    let inside_word = matches!(
+        around(text, at).map(|(before, after)| (class(before), class(after))),
+        Some((Class::Word | Class::Extend, Class::Word))
+    );
     !inside_word && is_character_boundary(text, at)
 }
 

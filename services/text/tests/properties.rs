@@ -57,7 +57,11 @@ fn terms(query: &Query, found: &mut Vec<Term>) {
 fn tokens(analyzer: &Analyzer, text: &str) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     analyzer.tokens(text, &mut |token| {
-        found.push((token.word.to_owned(), token.stem.to_owned(), text[token.start..token.end].to_owned()));
+        found.push((
+            token.word.to_owned(),
+            token.stem.to_owned(),
+            text[token.start..token.end].to_owned(),
+        ));
         true
     });
     found
@@ -168,7 +172,11 @@ fn every_character_before_a_mark_or_after_a_letter_is_stable() {
     for c in ('\0'..='\u{1FFFF}').chain('\u{E0000}'..='\u{E01FF}') {
         for text in [format!("{c}\u{301}"), format!("字{c}")] {
             for (word, stem, _) in tokens(&analyzer, &text) {
-                assert_eq!(tokens(&analyzer, &word), [(word.clone(), stem, word)], "{text:?}");
+                assert_eq!(
+                    tokens(&analyzer, &word),
+                    [(word.clone(), stem, word)],
+                    "{text:?}"
+                );
             }
         }
     }

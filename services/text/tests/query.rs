@@ -63,7 +63,11 @@ fn match_takes_the_words_that_matter() {
 
 #[test]
 fn match_falls_back_to_any_word_when_few_are_asked_for() {
-    let fallback = |input| parsed(Mode::Match, input).and_then(|parsed| parsed.fallback).map(|query| show(&query));
+    let fallback = |input| {
+        parsed(Mode::Match, input)
+            .and_then(|parsed| parsed.fallback)
+            .map(|query| show(&query))
+    };
     assert_eq!(fallback("fox"), None);
     assert_eq!(fallback("the fox"), None);
     assert_eq!(fallback("quick fox").as_deref(), Some("(quick | fox)"));
@@ -74,7 +78,11 @@ fn match_falls_back_to_any_word_when_few_are_asked_for() {
 
 #[test]
 fn the_loosest_form_asks_for_any_word() {
-    for (input, expected) in [("fox", "fox"), ("quick fox", "(quick | fox)"), ("one two three four", "(one | two | three | four)")] {
+    for (input, expected) in [
+        ("fox", "fox"),
+        ("quick fox", "(quick | fox)"),
+        ("one two three four", "(one | two | three | four)"),
+    ] {
         let parsed = parsed(Mode::Match, input).expect("has words");
         assert_eq!(show(parsed.loosest()), expected);
     }
@@ -175,31 +183,90 @@ fn a_malformed_boolean_query_says_where_and_what() {
         ("fox \"dog", 4, "this quote is never closed: add a `\"`"),
         ("é (fox", 2, "this parenthesis is never closed: add a `)`"),
         ("fox (", 4, "this parenthesis is never closed: add a `)`"),
-        ("fox)", 3, "this parenthesis was never opened: remove it or add a `(`"),
-        (")", 0, "this parenthesis was never opened: remove it or add a `(`"),
-        ("()", 1, "expected a word, a quoted phrase or `(` after `(`, found `)`"),
-        ("fox AND", 7, "expected a word, a quoted phrase or `(` after `AND`, found the end of the query"),
-        ("AND fox", 0, "expected a word, a quoted phrase or `(`, found AND"),
+        (
+            "fox)",
+            3,
+            "this parenthesis was never opened: remove it or add a `(`",
+        ),
+        (
+            ")",
+            0,
+            "this parenthesis was never opened: remove it or add a `(`",
+        ),
+        (
+            "()",
+            1,
+            "expected a word, a quoted phrase or `(` after `(`, found `)`",
+        ),
+        (
+            "fox AND",
+            7,
+            "expected a word, a quoted phrase or `(` after `AND`, found the end of the query",
+        ),
+        (
+            "AND fox",
+            0,
+            "expected a word, a quoted phrase or `(`, found AND",
+        ),
         ("OR", 0, "expected a word, a quoted phrase or `(`, found OR"),
-        ("a OR OR b", 5, "expected a word, a quoted phrase or `(` after `OR`, found OR"),
-        ("a AND OR b", 6, "expected a word, a quoted phrase or `(` after `AND`, found OR"),
-        ("a NOT NOT b", 6, "expected a word, a quoted phrase or `(` after `NOT`, found NOT"),
-        ("a NOT", 5, "expected a word, a quoted phrase or `(` after `NOT`, found the end of the query"),
-        ("(a OR) b", 5, "expected a word, a quoted phrase or `(` after `OR`, found `)`"),
-        ("NOT fox", 0, "NOT needs something to exclude from: write `this NOT that`"),
-        ("a OR NOT b", 5, "NOT needs something to exclude from: write `this NOT that`"),
-        ("a (NOT b)", 3, "NOT needs something to exclude from: write `this NOT that`"),
+        (
+            "a OR OR b",
+            5,
+            "expected a word, a quoted phrase or `(` after `OR`, found OR",
+        ),
+        (
+            "a AND OR b",
+            6,
+            "expected a word, a quoted phrase or `(` after `AND`, found OR",
+        ),
+        (
+            "a NOT NOT b",
+            6,
+            "expected a word, a quoted phrase or `(` after `NOT`, found NOT",
+        ),
+        (
+            "a NOT",
+            5,
+            "expected a word, a quoted phrase or `(` after `NOT`, found the end of the query",
+        ),
+        (
+            "(a OR) b",
+            5,
+            "expected a word, a quoted phrase or `(` after `OR`, found `)`",
+        ),
+        (
+            "NOT fox",
+            0,
+            "NOT needs something to exclude from: write `this NOT that`",
+        ),
+        (
+            "a OR NOT b",
+            5,
+            "NOT needs something to exclude from: write `this NOT that`",
+        ),
+        (
+            "a (NOT b)",
+            3,
+            "NOT needs something to exclude from: write `this NOT that`",
+        ),
     ];
     for (input, position, message) in table {
         let error = parse(Mode::Boolean, input, &Analyzer::new(Language::English)).unwrap_err();
-        assert_eq!((error.position, error.message.as_str()), (position, message), "{input:?}");
+        assert_eq!(
+            (error.position, error.message.as_str()),
+            (position, message),
+            "{input:?}"
+        );
     }
 }
 
 #[test]
 fn parentheses_may_nest_only_so_deep() {
     let nested = |levels: usize| format!("{}x{}", "(".repeat(levels), ")".repeat(levels));
-    assert_eq!(shown(Mode::Boolean, &nested(MAX_DEPTH)).as_deref(), Some("x"));
+    assert_eq!(
+        shown(Mode::Boolean, &nested(MAX_DEPTH)).as_deref(),
+        Some("x")
+    );
     let analyzer = Analyzer::new(Language::English);
     let error = parse(Mode::Boolean, &nested(MAX_DEPTH + 1), &analyzer).unwrap_err();
     assert_eq!(error.position, MAX_DEPTH);
@@ -215,14 +282,20 @@ fn a_boolean_query_with_too_many_words_is_refused() {
     };
     let analyzer = Analyzer::new(Language::English);
     assert!(parse(Mode::Boolean, &words(MAX_TERMS), &analyzer).is_ok());
-    for input in [words(MAX_TERMS + 1), format!("\"{}\"", words(MAX_TERMS + 1)), "字".repeat(MAX_TERMS + 2)] {
+    for input in [
+        words(MAX_TERMS + 1),
+        format!("\"{}\"", words(MAX_TERMS + 1)),
+        "字".repeat(MAX_TERMS + 2),
+    ] {
         assert!(parse(Mode::Boolean, &input, &analyzer).is_err());
     }
 }
 
 #[test]
 fn the_other_modes_use_the_first_distinct_terms() {
-    let words: Vec<_> = (0..1000).flat_map(|n| [format!("w{n}"), "w0".to_owned()]).collect();
+    let words: Vec<_> = (0..1000)
+        .flat_map(|n| [format!("w{n}"), "w0".to_owned()])
+        .collect();
     for input in [words.join(" "), "数".to_owned() + &"据库".repeat(1000)] {
         for mode in [Mode::Match, Mode::Prefix, Mode::Phrase] {
             let parsed = parsed(mode, &input).expect("has words");
@@ -242,18 +315,33 @@ fn count(query: &Query) -> usize {
 
 #[test]
 fn terms_carry_the_word_and_its_stem() {
-    let query =
-        |language, input| parse(Mode::Phrase, input, &Analyzer::new(language)).expect("any input parses").map(|parsed| parsed.query);
-    let word = |word: &str, stem: &str| Some(Query::Word(Term { word: word.to_owned(), stem: stem.to_owned() }));
+    let query = |language, input| {
+        parse(Mode::Phrase, input, &Analyzer::new(language))
+            .expect("any input parses")
+            .map(|parsed| parsed.query)
+    };
+    let word = |word: &str, stem: &str| {
+        Some(Query::Word(Term {
+            word: word.to_owned(),
+            stem: stem.to_owned(),
+        }))
+    };
     assert_eq!(query(Language::English, "Running"), word("running", "run"));
     assert_eq!(query(Language::French, "Aimée"), word("aimée", "aim"));
-    assert_eq!(query(Language::German, "Müller"), query(Language::German, "MÜLLER"));
+    assert_eq!(
+        query(Language::German, "Müller"),
+        query(Language::German, "MÜLLER")
+    );
 }
 
 #[test]
 fn stop_words_are_those_of_the_language() {
     let table = [
-        (Language::German, "die Häuser über dem Fluß", "(häuser & fluß)"),
+        (
+            Language::German,
+            "die Häuser über dem Fluß",
+            "(häuser & fluß)",
+        ),
         (Language::French, "l'été à la mer", "(été & mer)"),
         (Language::Spanish, "qué hay más allá", "allá"),
         (Language::Russian, "где моя собака", "(моя & собака)"),
@@ -261,7 +349,11 @@ fn stop_words_are_those_of_the_language() {
     ];
     for (language, input, expected) in table {
         let parsed = parse(Mode::Match, input, &Analyzer::new(language)).expect("any input parses");
-        assert_eq!(parsed.map(|parsed| show(&parsed.query)).as_deref(), Some(expected), "{language:?}");
+        assert_eq!(
+            parsed.map(|parsed| show(&parsed.query)).as_deref(),
+            Some(expected),
+            "{language:?}"
+        );
     }
 }
 

@@ -4,47 +4,124 @@ use context_text::{Analyzer, Language, Mode, highlight, parse};
 
 fn snippet(mode: Mode, query: &str, text: &str, max_chars: usize) -> String {
     let analyzer = Analyzer::new(Language::English);
-    let parsed = parse(mode, query, &analyzer).expect("a well-formed query").expect("has words");
+    let parsed = parse(mode, query, &analyzer)
+        .expect("a well-formed query")
+        .expect("has words");
     highlight(text, &parsed.query, &analyzer, max_chars)
 }
 
 #[test]
 fn hits_are_marked_and_everything_else_is_escaped() {
     let table = [
-        (Mode::Match, "fox", "A fox, Foxes & <b>", "A <mark>fox</mark>, <mark>Foxes</mark> &amp; &lt;b&gt;"),
-        (Mode::Match, "quick fox", "quick fox", "<mark>quick</mark> <mark>fox</mark>"),
-        (Mode::Match, "cafe", "Le Cafe\u{301}!", "Le <mark>Cafe\u{301}</mark>!"),
+        (
+            Mode::Match,
+            "fox",
+            "A fox, Foxes & <b>",
+            "A <mark>fox</mark>, <mark>Foxes</mark> &amp; &lt;b&gt;",
+        ),
+        (
+            Mode::Match,
+            "quick fox",
+            "quick fox",
+            "<mark>quick</mark> <mark>fox</mark>",
+        ),
+        (
+            Mode::Match,
+            "cafe",
+            "Le Cafe\u{301}!",
+            "Le <mark>Cafe\u{301}</mark>!",
+        ),
         (Mode::Match, "fox", "no hit", "no hit"),
         (Mode::Match, "fox", "", ""),
-        (Mode::Prefix, "conf", "Config the unconf, CONFÉRENCE", "<mark>Config</mark> the unconf, <mark>CONFÉRENCE</mark>"),
-        (Mode::Prefix, "connecti", "a connection", "a <mark>connection</mark>"),
-        (Mode::Phrase, "quick fox", "fox quick, quick-fox", "fox quick, <mark>quick-fox</mark>"),
-        (Mode::Phrase, "a b a", "a b a b a c", "<mark>a b a b a</mark> c"),
-        (Mode::Boolean, "fox NOT dog", "fox dog", "<mark>fox</mark> dog"),
-        (Mode::Boolean, "a OR \"b c\"", "c b c a", "c <mark>b c</mark> <mark>a</mark>"),
-        (Mode::Match, "数据库", "用数据库的", "用<mark>数据库</mark>的"),
+        (
+            Mode::Prefix,
+            "conf",
+            "Config the unconf, CONFÉRENCE",
+            "<mark>Config</mark> the unconf, <mark>CONFÉRENCE</mark>",
+        ),
+        (
+            Mode::Prefix,
+            "connecti",
+            "a connection",
+            "a <mark>connection</mark>",
+        ),
+        (
+            Mode::Phrase,
+            "quick fox",
+            "fox quick, quick-fox",
+            "fox quick, <mark>quick-fox</mark>",
+        ),
+        (
+            Mode::Phrase,
+            "a b a",
+            "a b a b a c",
+            "<mark>a b a b a</mark> c",
+        ),
+        (
+            Mode::Boolean,
+            "fox NOT dog",
+            "fox dog",
+            "<mark>fox</mark> dog",
+        ),
+        (
+            Mode::Boolean,
+            "a OR \"b c\"",
+            "c b c a",
+            "c <mark>b c</mark> <mark>a</mark>",
+        ),
+        (
+            Mode::Match,
+            "数据库",
+            "用数据库的",
+            "用<mark>数据库</mark>的",
+        ),
         (Mode::Match, "数据", "数据库", "<mark>数据</mark>库"),
         (Mode::Match, "猫", "黒い猫が猫", "黒い<mark>猫が</mark>猫"),
-        (Mode::Match, "x", "<x>&amp;", "&lt;<mark>x</mark>&gt;&amp;amp;"),
+        (
+            Mode::Match,
+            "x",
+            "<x>&amp;",
+            "&lt;<mark>x</mark>&gt;&amp;amp;",
+        ),
     ];
     for (mode, query, text, expected) in table {
-        assert_eq!(snippet(mode, query, text, 300), expected, "{mode:?} {query:?} {text:?}");
+        assert_eq!(
+            snippet(mode, query, text, 300),
+            expected,
+            "{mode:?} {query:?} {text:?}"
+        );
     }
 }
 
 #[test]
 fn a_long_text_is_cut_at_words_around_the_hit() {
-    let text = format!("{}the fox sleeps {}", "lorem ipsum ".repeat(200), "dolor sit ".repeat(200));
+    let text = format!(
+        "{}the fox sleeps {}",
+        "lorem ipsum ".repeat(200),
+        "dolor sit ".repeat(200)
+    );
     let cut = snippet(Mode::Match, "fox", &text, 60);
-    assert_eq!(cut, "...ipsum lorem ipsum the <mark>fox</mark> sleeps dolor sit dolor...");
+    assert_eq!(
+        cut,
+        "...ipsum lorem ipsum the <mark>fox</mark> sleeps dolor sit dolor..."
+    );
 }
 
 #[test]
 fn a_hit_near_an_end_uses_the_whole_width() {
     let words = "lorem ipsum ".repeat(200);
-    assert_eq!(snippet(Mode::Match, "fox", &format!("fox {words}"), 40), "<mark>fox</mark> lorem ipsum lorem ipsum lorem...");
-    assert_eq!(snippet(Mode::Match, "fox", &format!("{words} fox"), 40), "...ipsum lorem ipsum lorem ipsum  <mark>fox</mark>");
-    assert_eq!(snippet(Mode::Match, "fox", &words, 40), "lorem ipsum lorem ipsum lorem...");
+    assert_eq!(
+        snippet(Mode::Match, "fox", &format!("fox {words}"), 40),
+        "<mark>fox</mark> lorem ipsum lorem ipsum lorem..."
+    );
+    assert_eq!(
+        snippet(Mode::Match, "fox", &format!("{words} fox"), 40),
+        "...ipsum lorem ipsum lorem ipsum  <mark>fox</mark>"
+    );
+    assert_eq!(
+        snippet(Mode::Match, "fox", &words, 40),
+        "lorem ipsum lorem ipsum lorem..."
+    );
 }
 
 #[test]
@@ -52,7 +129,10 @@ fn the_window_with_most_distinct_words_wins_then_most_hits() {
     let gap = "lorem ipsum ".repeat(50);
     let text = format!("quick quick quick {gap} fox quick {gap} fox quick fox");
     let cut = snippet(Mode::Match, "quick fox", &text, 60);
-    assert!(cut.ends_with("<mark>fox</mark> <mark>quick</mark> <mark>fox</mark>"), "{cut}");
+    assert!(
+        cut.ends_with("<mark>fox</mark> <mark>quick</mark> <mark>fox</mark>"),
+        "{cut}"
+    );
 }
 
 #[test]
@@ -79,7 +159,14 @@ fn cuts_leave_joined_characters_whole() {
 fn a_text_without_spaces_is_cut_anywhere() {
     let text = "の".repeat(1000) + "数据库" + &"は".repeat(1000);
     let cut = snippet(Mode::Match, "数据库", &text, 30);
-    assert_eq!(cut, format!("...{}<mark>数据库</mark>{}...", "の".repeat(10), "は".repeat(11)));
+    assert_eq!(
+        cut,
+        format!(
+            "...{}<mark>数据库</mark>{}...",
+            "の".repeat(10),
+            "は".repeat(11)
+        )
+    );
 }
 
 #[test]

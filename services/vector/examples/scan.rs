@@ -19,40 +19,82 @@ const WANTED: usize = 10;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let count: usize = arguments.next().map_or(Ok(100_000), |count| count.parse())?;
-    let dimensions: usize = arguments.next().map_or(Ok(384), |dimensions| dimensions.parse())?;
+    let count: usize = arguments
+        .next()
+        .map_or(Ok(100_000), |count| count.parse())?;
+    let dimensions: usize = arguments
+        .next()
+        .map_or(Ok(384), |dimensions| dimensions.parse())?;
     let real = match arguments.next() {
         Some(path) => read(&std::fs::read(path)?, dimensions),
         None => Vec::new(),
     };
     let mut random = Random(7);
     let (vectors, queries) = vectors(&real, count, dimensions, &mut random);
-    println!("{count} vectors of {dimensions} dimensions, {} of them real; {QUERIES} queries, the nearest {WANTED}", real.len().min(count));
+    println!(
+        "{count} vectors of {dimensions} dimensions, {} of them real; {QUERIES} queries, the nearest {WANTED}",
+        real.len().min(count)
+    );
 
     let index = Index::new(dimensions);
     let started = Instant::now();
-    let item = |place: usize| Item { chunk: place as i64 + 1, entry: place as i64 + 1, code: code(&vectors[place]) };
-    index.apply((0..count).map(|place| Change::Add { owner: 1, item: item(place) }));
+    let item = |place: usize| Item {
+        chunk: place as i64 + 1,
+        entry: place as i64 + 1,
+        code: code(&vectors[place]),
+    };
+    index.apply((0..count).map(|place| Change::Add {
+        owner: 1,
+        item: item(place),
+    }));
     println!("filled in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
 
     let everything: Vec<i64> = (1..=count as i64).collect();
     let scattered = |share: f64| {
         let mut random = Random(11);
-        everything.iter().copied().filter(|_| (random.below(1 << 20) as f64) < share * f64::from(1 << 20)).collect()
+        everything
+            .iter()
+            .copied()
+            .filter(|_| (random.below(1 << 20) as f64) < share * f64::from(1 << 20))
+            .collect()
     };
-    let some = [("50 %", 0.5), ("10 %", 0.1), ("1 %", 0.01), ("0.1 %", 0.001)].map(|(name, share)| (name, scattered(share)));
+    let some = [
+        ("50 %", 0.5),
+        ("10 %", 0.1),
+        ("1 %", 0.01),
+        ("0.1 %", 0.001),
+    ]
+    .map(|(name, share)| (name, scattered(share)));
     // A thread: entries one after the other.
-    let thread = ("1 % in one place", everything[count / 2..][..count / 100].to_vec());
-    for (name, entries) in [("all", everything.clone())].into_iter().chain(some).chain([thread]) {
-        let allowed: Option<Allowed> = (entries.len() < count).then(|| entries.iter().copied().collect());
-        let (exact, times) = run(&queries, |query| rescored(query, &vectors, entries.iter().copied()));
-        println!("{name:>18}: exact scan                  {}", shown(&times, 1.0));
+    let thread = (
+        "1 % in one place",
+        everything[count / 2..][..count / 100].to_vec(),
+    );
+    for (name, entries) in [("all", everything.clone())]
+        .into_iter()
+        .chain(some)
+        .chain([thread])
+    {
+        let allowed: Option<Allowed> =
+            (entries.len() < count).then(|| entries.iter().copied().collect());
+        let (exact, times) = run(&queries, |query| {
+            rescored(query, &vectors, entries.iter().copied())
+        });
+        println!(
+            "{name:>18}: exact scan                  {}",
+            shown(&times, 1.0)
+        );
         for depth in [100, 200, 400, 800, 1600] {
             let (found, times) = run(&queries, |query| {
-                let near = index.snapshot(1).nearest(&code(query), depth, allowed.as_ref());
+                let near = index
+                    .snapshot(1)
+                    .nearest(&code(query), depth, allowed.as_ref());
                 rescored(query, &vectors, near.iter().map(|near| near.entry))
             });
-            println!("{name:>18}: sign bits, rescoring {depth:>5}  {}", shown(&times, recall(&found, &exact)));
+            println!(
+                "{name:>18}: sign bits, rescoring {depth:>5}  {}",
+                shown(&times, recall(&found, &exact))
+            );
         }
     }
     Ok(())
@@ -63,11 +105,19 @@ fn read(bytes: &[u8], dimensions: usize) -> Vec<Vec<f32>> {
         let mut vector = vec![0.0; dimensions];
         (decode(bytes, &mut vector) && normalise(&mut vector)).then_some(vector)
     };
-    bytes.chunks_exact(dimensions * 4).filter_map(read).collect()
+    bytes
+        .chunks_exact(dimensions * 4)
+        .filter_map(read)
+        .collect()
 }
 
 /// The stored vectors and the queries, none of which is stored.
-fn vectors(real: &[Vec<f32>], count: usize, dimensions: usize, random: &mut Random) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
+fn vectors(
+    real: &[Vec<f32>],
+    count: usize,
+    dimensions: usize,
+    random: &mut Random,
+) -> (Vec<Vec<f32>>, Vec<Vec<f32>>) {
     let mut base: Vec<Vec<f32>> = real.to_vec();
     if base.is_empty() {
         base = (0..1000).map(|_| random.direction(dimensions)).collect();
@@ -76,13 +126,20 @@ fn vectors(real: &[Vec<f32>], count: usize, dimensions: usize, random: &mut Rand
     let step = (base.len() / QUERIES).max(1);
     let (mut queries, mut stored) = (Vec::new(), Vec::new());
     for (place, vector) in base.iter().enumerate() {
-        if place % step == 0 && queries.len() < QUERIES { queries.push(vector.clone()) } else { stored.push(vector.clone()) }
+        if place % step == 0 && queries.len() < QUERIES {
+            queries.push(vector.clone())
+        } else {
+            stored.push(vector.clone())
+        }
     }
     let originals = stored.len();
     while stored.len() < count {
         let mut vector = stored[random.below(originals)].clone();
         let noise = random.direction(dimensions);
-        vector.iter_mut().zip(noise).for_each(|(value, noise)| *value += 0.5 * noise);
+        vector
+            .iter_mut()
+            .zip(noise)
+            .for_each(|(value, noise)| *value += 0.5 * noise);
         let _ = normalise(&mut vector);
         stored.push(vector);
     }
@@ -92,7 +149,9 @@ fn vectors(real: &[Vec<f32>], count: usize, dimensions: usize, random: &mut Rand
 
 /// The nearest of these, by the exact distance.
 fn rescored(query: &[f32], vectors: &[Vec<f32>], entries: impl Iterator<Item = i64>) -> Vec<i64> {
-    let mut found: Vec<(f32, i64)> = entries.map(|entry| (distance(query, &vectors[entry as usize - 1]), entry)).collect();
+    let mut found: Vec<(f32, i64)> = entries
+        .map(|entry| (distance(query, &vectors[entry as usize - 1]), entry))
+        .collect();
     let wanted = WANTED.min(found.len());
     if wanted > 0 {
         found.select_nth_unstable_by(wanted - 1, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -101,7 +160,10 @@ fn rescored(query: &[f32], vectors: &[Vec<f32>], entries: impl Iterator<Item = i
     found.into_iter().map(|(_, entry)| entry).collect()
 }
 
-fn run(queries: &[Vec<f32>], search: impl Fn(&[f32]) -> Vec<i64>) -> (Vec<Vec<i64>>, Vec<Duration>) {
+fn run(
+    queries: &[Vec<f32>],
+    search: impl Fn(&[f32]) -> Vec<i64>,
+) -> (Vec<Vec<i64>>, Vec<Duration>) {
     queries
         .iter()
         .map(|query| {
@@ -112,7 +174,11 @@ fn run(queries: &[Vec<f32>], search: impl Fn(&[f32]) -> Vec<i64>) -> (Vec<Vec<i6
 }
 
 fn recall(found: &[Vec<i64>], exact: &[Vec<i64>]) -> f64 {
-    let hits: usize = found.iter().zip(exact).map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count()).sum();
+    let hits: usize = found
+        .iter()
+        .zip(exact)
+        .map(|(found, exact)| exact.iter().filter(|entry| found.contains(entry)).count())
+        .sum();
     hits as f64 / exact.iter().map(Vec::len).sum::<usize>().max(1) as f64
 }
 
@@ -120,7 +186,11 @@ fn shown(times: &[Duration], recall: f64) -> String {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
-    format!("p50 {:8.3} ms  p99 {:8.3} ms  recall {recall:.4}", at(0.5), at(0.99))
+    format!(
+        "p50 {:8.3} ms  p99 {:8.3} ms  recall {recall:.4}",
+        at(0.5),
+        at(0.99)
+    )
 }
 
 /// A small generator, so that runs are alike.
@@ -142,7 +212,9 @@ impl Random {
     /// A random direction: sums of uniform numbers are near enough to normal ones.
     fn direction(&mut self, dimensions: usize) -> Vec<f32> {
         let mut uniform = || (self.next() >> 40) as f32 / (1u32 << 24) as f32 - 0.5;
-        let mut vector: Vec<f32> = (0..dimensions).map(|_| uniform() + uniform() + uniform() + uniform()).collect();
+        let mut vector: Vec<f32> = (0..dimensions)
+            .map(|_| uniform() + uniform() + uniform() + uniform())
+            .collect();
         let _ = normalise(&mut vector);
         vector
     }

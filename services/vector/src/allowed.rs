@@ -37,7 +37,13 @@ impl Allowed {
     /// Whether one of the entries from the first to the last is among them; of many, it may say so without looking.
     pub(crate) fn may_contain(&self, first: i64, last: i64) -> bool {
         let (first, last) = (place(first).0, place(last).0);
-        last.saturating_sub(first) >= LOOKED_AT || self.bits.iter().take(last + 1).skip(first).any(|word| *word != 0)
+        last.saturating_sub(first) >= LOOKED_AT
+            || self
+                .bits
+                .iter()
+                .take(last + 1)
+                .skip(first)
+                .any(|word| *word != 0)
     }
 
     fn insert(&mut self, entry: i64) {
@@ -74,6 +80,10 @@ mod tests {
         let owner = 3 << ENTRY_BITS;
         let allowed: Allowed = [owner | 1, owner | 64, owner | 1].into_iter().collect();
         assert_eq!(allowed.len(), 2);
-        assert!(allowed.contains(owner | 64) && !allowed.contains(owner | 65) && !allowed.contains(owner | 100_000));
+        assert!(
+            allowed.contains(owner | 64)
+                && !allowed.contains(owner | 65)
+                && !allowed.contains(owner | 100_000)
+        );
     }
 }

@@ -7,7 +7,11 @@ pub struct Code(Box<[u64]>);
 /// The code of a vector: bit i is set where dimension i is above zero.
 #[must_use]
 pub fn code(vector: &[f32]) -> Code {
-    let word = |part: &[f32]| part.iter().enumerate().fold(0, |word, (bit, value)| word | u64::from(*value > 0.0) << bit);
+    let word = |part: &[f32]| {
+        part.iter().enumerate().fold(0, |word, (bit, value)| {
+            word | u64::from(*value > 0.0) << bit
+        })
+    };
     Code(vector.chunks(64).map(word).collect())
 }
 
@@ -36,7 +40,11 @@ impl Code {
         if bytes.len() != words * 8 {
             return None;
         }
-        let word = |b: &[u8]| b.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let word = |b: &[u8]| {
+            b.iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte))
+        };
         Some(Self(bytes.chunks_exact(8).map(word).collect()))
     }
 }

@@ -41,7 +41,11 @@ fn squares(a: &[f32], b: &[f32]) -> f32 {
             lanes[lane] += (a[lane] - b[lane]) * (a[lane] - b[lane]);
         }
     }
-    let rest: f32 = rest_of_a.iter().zip(rest_of_b).map(|(a, b)| (a - b) * (a - b)).sum();
+    let rest: f32 = rest_of_a
+        .iter()
+        .zip(rest_of_b)
+        .map(|(a, b)| (a - b) * (a - b))
+        .sum();
     // In pairs: one after the other each addition would wait for the last.
     let mut width = LANES / 2;
     while width > 0 {
@@ -56,18 +60,27 @@ fn squares(a: &[f32], b: &[f32]) -> f32 {
 /// Scales a vector to length 1. False when that cannot be: a value that is not finite, or nothing but zeros.
 #[must_use]
 pub fn normalise(vector: &mut [f32]) -> bool {
-    let length = vector.iter().map(|value| f64::from(*value) * f64::from(*value)).sum::<f64>().sqrt();
+    let length = vector
+        .iter()
+        .map(|value| f64::from(*value) * f64::from(*value))
+        .sum::<f64>()
+        .sqrt();
     if !length.is_finite() || length < 1e-12 {
         return false;
     }
-    vector.iter_mut().for_each(|value| *value = (f64::from(*value) / length) as f32);
+    vector
+        .iter_mut()
+        .for_each(|value| *value = (f64::from(*value) / length) as f32);
     true
 }
 
 /// The stored form of a vector: 32-bit floats in little-endian order.
 #[must_use]
 pub fn encode(vector: &[f32]) -> Vec<u8> {
-    vector.iter().flat_map(|value| value.to_le_bytes()).collect()
+    vector
+        .iter()
+        .flat_map(|value| value.to_le_bytes())
+        .collect()
 }
 
 /// Reads a stored vector into `to`; false when it has another length.
@@ -91,8 +104,16 @@ mod tests {
         for length in [1, 3, 16, 40, 384] {
             let a: Vec<f32> = (0..length).map(|i| (i % 7) as f32).collect();
             let b: Vec<f32> = (0..length).map(|i| (i % 5) as f32).collect();
-            let exact = a.iter().zip(&b).map(|(a, b)| f64::from(a - b).powi(2)).sum::<f64>().sqrt();
-            assert!((f64::from(distance(&a, &b)) - exact).abs() < 1e-4 * (1.0 + exact), "{length}");
+            let exact = a
+                .iter()
+                .zip(&b)
+                .map(|(a, b)| f64::from(a - b).powi(2))
+                .sum::<f64>()
+                .sqrt();
+            assert!(
+                (f64::from(distance(&a, &b)) - exact).abs() < 1e-4 * (1.0 + exact),
+                "{length}"
+            );
         }
     }
 

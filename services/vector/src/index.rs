@@ -46,7 +46,11 @@ impl Index {
     /// An empty index of vectors of this length.
     #[must_use]
     pub fn new(dimensions: usize) -> Self {
-        Self { words: Code::words_of(dimensions), kernel: kernel::fastest(), owners: RwLock::default() }
+        Self {
+            words: Code::words_of(dimensions),
+            kernel: kernel::fastest(),
+            owners: RwLock::default(),
+        }
     }
 
     /// Words of a code.
@@ -77,13 +81,22 @@ impl Index {
     #[must_use]
     pub fn snapshot(&self, owner: i64) -> Snapshot {
         let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
-        Snapshot { codes: owners.get(&owner).cloned().unwrap_or_default(), words: self.words, kernel: self.kernel }
+        Snapshot {
+            codes: owners.get(&owner).cloned().unwrap_or_default(),
+            words: self.words,
+            kernel: self.kernel,
+        }
     }
 
     /// Codes of all owners.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.owners.read().unwrap_or_else(PoisonError::into_inner).values().map(|codes| codes.live).sum()
+        self.owners
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .map(|codes| codes.live)
+            .sum()
     }
 
     /// Whether there are none.
@@ -105,8 +118,12 @@ impl Codes {
     }
 
     fn remove(&mut self, words: usize, chunk: i64) {
-        let after = self.segments.partition_point(|segment| segment.first_chunk() <= chunk);
-        let Some(place) = after.checked_sub(1) else { return };
+        let after = self
+            .segments
+            .partition_point(|segment| segment.first_chunk() <= chunk);
+        let Some(place) = after.checked_sub(1) else {
+            return;
+        };
         let segment = &mut self.segments[place];
         if !Arc::make_mut(segment).remove(chunk) {
             return;
@@ -163,24 +180,51 @@ mod tests {
     use crate::code;
 
     fn item(chunk: i64, dimensions: usize) -> Item {
-        let vector: Vec<f32> = (0..dimensions as i64).map(|i| ((chunk * 31 + i * 17) * 7919 % 101 - 50) as f32 + 0.5).collect();
+        let vector: Vec<f32> = (0..dimensions as i64)
+            .map(|i| ((chunk * 31 + i * 17) * 7919 % 101 - 50) as f32 + 0.5)
+            .collect();
         // Some chunks are of an older entry that was updated.
-        let entry = if chunk % 97 == 0 { chunk % 3 } else { chunk / 2 };
-        Item { chunk, entry, code: code(&vector) }
+        let entry = if chunk % 97 == 0 {
+            chunk % 3
+        } else {
+            chunk / 2
+        };
+        Item {
+            chunk,
+            entry,
+            code: code(&vector),
+        }
     }
 
     fn bits(a: &Code, b: &Code) -> u32 {
-        a.words().iter().zip(b.words()).map(|(a, b)| (a ^ b).count_ones()).sum()
+        a.words()
+            .iter()
+            .zip(b.words())
+            .map(|(a, b)| (a ^ b).count_ones())
+            .sum()
     }
 
     #[test]
     fn a_search_sees_its_own_state_whatever_is_committed_meanwhile() {
         let index = Index::new(64);
-        index.apply((1..=10).map(|chunk| Change::Add { owner: 1, item: item(chunk, 64) }));
+        index.apply((1..=10).map(|chunk| Change::Add {
+            owner: 1,
+            item: item(chunk, 64),
+        }));
         let before = index.snapshot(1);
-        index.apply([Change::Remove { owner: 1, chunk: 3 }, Change::Add { owner: 1, item: item(11, 64) }]);
+        index.apply([
+            Change::Remove { owner: 1, chunk: 3 },
+            Change::Add {
+                owner: 1,
+                item: item(11, 64),
+            },
+        ]);
         let chunks = |snapshot: &Snapshot| {
-            let mut chunks: Vec<i64> = snapshot.nearest(&item(3, 64).code, 100, None).iter().map(|near| near.chunk).collect();
+            let mut chunks: Vec<i64> = snapshot
+                .nearest(&item(3, 64).code, 100, None)
+                .iter()
+                .map(|near| near.chunk)
+                .collect();
             chunks.sort_unstable();
             chunks
         };
@@ -192,13 +236,33 @@ mod tests {
     #[test]
     fn segments_that_lose_most_of_their_codes_are_made_anew() {
         let index = Index::new(64);
-        index.apply((1..=10_000).map(|chunk| Change::Add { owner: 1, item: item(chunk, 64) }));
+        index.apply((1..=10_000).map(|chunk| Change::Add {
+            owner: 1,
+            item: item(chunk, 64),
+        }));
         index.apply((1..=9_900).map(|chunk| Change::Remove { owner: 1, chunk }));
         let snapshot = index.snapshot(1);
         assert_eq!((snapshot.len(), index.len()), (100, 100));
-        assert!(snapshot.codes.segments.iter().map(|segment| segment.chunks.len()).sum::<usize>() < 5000);
+        assert!(
+            snapshot
+                .codes
+                .segments
+                .iter()
+                .map(|segment| segment.chunks.len())
+                .sum::<usize>()
+                < 5000
+        );
         assert_eq!(snapshot.nearest(&item(9_950, 64).code, 1, None)[0].bits, 0);
-        index.apply([Change::Remove { owner: 1, chunk: 9_950 }, Change::Remove { owner: 1, chunk: 9_950 }]);
+        index.apply([
+            Change::Remove {
+                owner: 1,
+                chunk: 9_950,
+            },
+            Change::Remove {
+                owner: 1,
+                chunk: 9_950,
+            },
+        ]);
         assert_eq!(index.len(), 99, "removing twice counts once");
     }
 

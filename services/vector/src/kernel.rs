@@ -64,7 +64,9 @@ pub(crate) fn count_one(block: &[u64], slot: usize, query: &[u64]) -> u64 {
     block
         .chunks_exact(BLOCK)
         .zip(query)
-        .fold(0, |sum, (words, query)| u64::wrapping_add(sum, u64::from((words[slot] ^ query).count_ones())))
+        .fold(0, |sum, (words, query)| {
+            u64::wrapping_add(sum, u64::from((words[slot] ^ query).count_ones()))
+        })
 }
 
 #[cfg(test)]
@@ -74,13 +76,19 @@ mod tests {
     #[test]
     fn every_kernel_counts_the_same() {
         for words in [1, 3, 6, 16] {
-            let block: Vec<u64> = (0..words as u64 * 64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
-            let query: Vec<u64> = (0..words as u64).map(|i| i.wrapping_mul(0xD1B5_4A32_D192_ED03)).collect();
+            let block: Vec<u64> = (0..words as u64 * 64)
+                .map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+                .collect();
+            let query: Vec<u64> = (0..words as u64)
+                .map(|i| i.wrapping_mul(0xD1B5_4A32_D192_ED03))
+                .collect();
             let (mut fast, mut slow) = ([0; BLOCK], [0; BLOCK]);
             fastest()(&block, &query, &mut fast);
             portable(&block, &query, &mut slow);
             assert_eq!(fast, slow);
-            let by_hand: u32 = (0..words).map(|word| (block[word * BLOCK + 5] ^ query[word]).count_ones()).sum();
+            let by_hand: u32 = (0..words)
+                .map(|word| (block[word * BLOCK + 5] ^ query[word]).count_ones())
+                .sum();
             assert_eq!(fast[5], u64::from(by_hand));
         }
     }

@@ -29,10 +29,21 @@ pub(crate) struct Best {
 
 impl Best {
     pub fn new(depth: usize) -> Self {
-        Self { depth, below: u64::MAX, found: Vec::with_capacity(depth.min(1 << 16) * 2) }
+        Self {
+            depth,
+            below: u64::MAX,
+            found: Vec::with_capacity(depth.min(1 << 16) * 2),
+        }
     }
 
-    pub fn scan(&mut self, segment: &Segment, words: usize, query: &[u64], kernel: Kernel, allowed: Option<&Allowed>) {
+    pub fn scan(
+        &mut self,
+        segment: &Segment,
+        words: usize,
+        query: &[u64],
+        kernel: Kernel,
+        allowed: Option<&Allowed>,
+    ) {
         let mut counts = [0; BLOCK];
         for (block, &alive) in segment.alive.iter().enumerate() {
             let wanted = allowed.map_or(alive, |allowed| segment.wanted(block, allowed));
@@ -48,7 +59,11 @@ impl Best {
             }
             kernel(codes, query, &mut counts);
             // Most blocks hold nothing near, which this finds out without a branch for each code.
-            if counts.iter().fold(u64::MAX, |least, count| least.min(*count)) >= self.below {
+            if counts
+                .iter()
+                .fold(u64::MAX, |least, count| least.min(*count))
+                >= self.below
+            {
                 continue;
             }
             for slot in bits(wanted) {
@@ -59,7 +74,11 @@ impl Best {
 
     fn look_at(&mut self, segment: &Segment, place: usize, count: u64) {
         if count < self.below {
-            self.push(Near { bits: count as u32, chunk: segment.chunks[place], entry: segment.entries[place] });
+            self.push(Near {
+                bits: count as u32,
+                chunk: segment.chunks[place],
+                entry: segment.entries[place],
+            });
         }
     }
 

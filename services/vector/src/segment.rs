@@ -42,7 +42,12 @@ impl Segment {
     }
 
     pub fn push(&mut self, words: usize, item: &Item) {
-        self.put(words, item.chunk, item.entry, item.code.words().iter().copied());
+        self.put(
+            words,
+            item.chunk,
+            item.entry,
+            item.code.words().iter().copied(),
+        );
     }
 
     fn put(&mut self, words: usize, chunk: i64, entry: i64, code: impl Iterator<Item = u64>) {
@@ -65,7 +70,9 @@ impl Segment {
 
     /// Marks a chunk as removed; false when it is not here.
     pub fn remove(&mut self, chunk: i64) -> bool {
-        let Ok(place) = self.chunks.binary_search(&chunk) else { return false };
+        let Ok(place) = self.chunks.binary_search(&chunk) else {
+            return false;
+        };
         let bit = 1 << (place % BLOCK);
         let alive = &mut self.alive[place / BLOCK];
         let was = *alive & bit != 0;
@@ -81,7 +88,9 @@ impl Segment {
             return 0;
         }
         let entries = self.entries[block * BLOCK..].iter().take(BLOCK);
-        let mask = entries.enumerate().fold(0, |mask, (slot, entry)| mask | u64::from(allowed.contains(*entry)) << slot);
+        let mask = entries.enumerate().fold(0, |mask, (slot, entry)| {
+            mask | u64::from(allowed.contains(*entry)) << slot
+        });
         mask & self.alive[block]
     }
 
@@ -96,7 +105,12 @@ impl Segment {
         for (place, (&chunk, &entry)) in self.chunks.iter().zip(&self.entries).enumerate() {
             let (block, slot) = (place / BLOCK, place % BLOCK);
             if self.alive[block] >> slot & 1 == 1 {
-                kept.put(words, chunk, entry, (0..words).map(|word| self.codes[(block * words + word) * BLOCK + slot]));
+                kept.put(
+                    words,
+                    chunk,
+                    entry,
+                    (0..words).map(|word| self.codes[(block * words + word) * BLOCK + slot]),
+                );
             }
         }
         kept

@@ -21,15 +21,27 @@ impl HttpGateway {
     /// When it does not listen within a minute.
     pub async fn start(mut command: Command, log: PathBuf) -> Self {
         let file = File::create(&log).expect("a log");
-        command.env("GATEWAY_LISTEN", "127.0.0.1:0").arg("http").stdout(Stdio::null()).stderr(file);
-        let gateway = Self { child: command.spawn().expect("the gateway starts"), log };
+        command
+            .env("GATEWAY_LISTEN", "127.0.0.1:0")
+            .arg("http")
+            .stdout(Stdio::null())
+            .stderr(file);
+        let gateway = Self {
+            child: command.spawn().expect("the gateway starts"),
+            log,
+        };
         wait_for("the gateway listens", || gateway.find_address()).await;
         gateway
     }
 
     fn find_address(&self) -> Option<SocketAddr> {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        log.split("listens on http://").nth(1)?.split('/').next()?.parse().ok()
+        log.split("listens on http://")
+            .nth(1)?
+            .split('/')
+            .next()?
+            .parse()
+            .ok()
     }
 
     /// Where it listens.
@@ -62,7 +74,10 @@ impl Drop for HttpGateway {
 #[must_use]
 pub fn anonymous_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .expect("RssAnon");
     line.trim().trim_end_matches(" kB").parse().expect("a size")
 }
 

@@ -44,7 +44,9 @@ impl Connection {
     /// What the connection fails with.
     pub async fn try_open_with_window(address: SocketAddr, window: u32) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
-        let handshake = h2::client::Builder::new().initial_window_size(window).handshake(stream);
+        let handshake = h2::client::Builder::new()
+            .initial_window_size(window)
+            .handshake(stream);
         let (send, connection) = handshake.await.map_err(std::io::Error::other)?;
         tokio::spawn(async move {
             let _ = connection.await;
@@ -65,19 +67,24 @@ impl Connection {
     /// The same with a body that may be compressed.
     pub async fn compressed_grpc(&self, path: &str, key: Option<&str>) -> Stream {
         let mut request = self.grpc_request(path, key);
-        request.headers_mut().insert("grpc-encoding", http::HeaderValue::from_static("gzip"));
+        request
+            .headers_mut()
+            .insert("grpc-encoding", http::HeaderValue::from_static("gzip"));
         self.request(request, false).await
     }
 
     /// A GET.
     pub async fn get(&self, path: &str, key: &str) -> Stream {
-        let request = Request::get(format!("http://{}{path}", self.address)).header("authorization", format!("Bearer {key}"));
-        self.request(request.body(()).expect("a request"), true).await
+        let request = Request::get(format!("http://{}{path}", self.address))
+            .header("authorization", format!("Bearer {key}"));
+        self.request(request.body(()).expect("a request"), true)
+            .await
     }
 
     fn grpc_request(&self, path: &str, key: Option<&str>) -> Request<()> {
-        let mut request =
-            Request::post(format!("http://{}{path}", self.address)).header("content-type", "application/grpc").header("te", "trailers");
+        let mut request = Request::post(format!("http://{}{path}", self.address))
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
         if let Some(key) = key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
@@ -89,7 +96,9 @@ impl Connection {
     /// # Panics
     /// When the connection is gone.
     pub async fn request(&self, request: Request<()>, end: bool) -> Stream {
-        self.try_request(request, end).await.expect("the connection takes requests")
+        self.try_request(request, end)
+            .await
+            .expect("the connection takes requests")
     }
 
     /// A gRPC request, unless the connection is gone.
@@ -107,7 +116,11 @@ impl Connection {
     pub async fn try_request(&self, request: Request<()>, end: bool) -> Result<Stream, h2::Error> {
         let mut send = self.send.clone().ready().await?;
         let (response, body) = send.send_request(request, end)?;
-        Ok(Stream { body, response: Some(response), head: None })
+        Ok(Stream {
+            body,
+            response: Some(response),
+            head: None,
+        })
     }
 }
 
@@ -122,7 +135,12 @@ impl Stream {
     /// # Panics
     /// When there is no reply.
     pub async fn head(&mut self) -> u16 {
-        let head = self.response.take().expect("the head is read once").await.expect("a reply");
+        let head = self
+            .response
+            .take()
+            .expect("the head is read once")
+            .await
+            .expect("a reply");
         let status = head.status().as_u16();
         self.head = Some(head);
         status
@@ -152,7 +170,10 @@ impl Stream {
 
 fn status(headers: &HeaderMap) -> Option<(i32, String)> {
     let code = headers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
-    let message = headers.get("grpc-message").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let message = headers
+        .get("grpc-message")
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     Some((code, message.to_owned()))
 }
 
@@ -169,7 +190,9 @@ pub fn compressed_message(data: &[u8]) -> Bytes {
 }
 
 fn framed(flag: u8, data: &[u8]) -> Bytes {
-    let length = u32::try_from(data.len()).expect("a short message").to_be_bytes();
+    let length = u32::try_from(data.len())
+        .expect("a short message")
+        .to_be_bytes();
     [&[flag][..], &length, data].concat().into()
 }
 

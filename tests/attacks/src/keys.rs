@@ -14,8 +14,16 @@ use serde_json::Value;
 /// When it fails.
 #[must_use]
 pub fn operate(home: &Home, arguments: &[&str]) -> String {
-    let output = home.command("context-service").args(arguments).output().expect("the command runs");
-    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = home
+        .command("context-service")
+        .args(arguments)
+        .output()
+        .expect("the command runs");
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -25,7 +33,11 @@ pub fn operate(home: &Home, arguments: &[&str]) -> String {
 /// When there is none.
 #[must_use]
 pub fn key_of(printed: &str) -> String {
-    printed.split_whitespace().find(|word| word.starts_with("sk_prod_")).unwrap_or_else(|| panic!("no key in {printed}")).to_owned()
+    printed
+        .split_whitespace()
+        .find(|word| word.starts_with("sk_prod_"))
+        .unwrap_or_else(|| panic!("no key in {printed}"))
+        .to_owned()
 }
 
 /// The lines of an owner's audit log.
@@ -35,13 +47,18 @@ pub fn key_of(printed: &str) -> String {
 #[must_use]
 pub fn audit(home: &Home, owner: &str) -> Vec<Value> {
     let text = operate(home, &["audit", "--owner", owner]);
-    text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect()
 }
 
 /// Those of refusals for a missing scope.
 #[must_use]
 pub fn scope_missing(lines: &[Value]) -> Vec<&Value> {
-    lines.iter().filter(|line| line["outcome"] == "SCOPE_MISSING").collect()
+    lines
+        .iter()
+        .filter(|line| line["outcome"] == "SCOPE_MISSING")
+        .collect()
 }
 
 /// Makes all keys of a database that no service has open such as an older version stored them.
@@ -49,6 +66,8 @@ pub fn scope_missing(lines: &[Value]) -> Vec<&Value> {
 /// # Panics
 /// When it cannot be written.
 pub fn forget_digests(database: &Path) {
-    let mut conn = SqliteConnection::establish(database.to_str().expect("a path of text")).expect("the database opens");
-    conn.batch_execute("UPDATE api_keys SET digest = NULL").expect("the keys change");
+    let mut conn = SqliteConnection::establish(database.to_str().expect("a path of text"))
+        .expect("the database opens");
+    conn.batch_execute("UPDATE api_keys SET digest = NULL")
+        .expect("the keys change");
 }

@@ -30,16 +30,34 @@ impl Target {
     /// # Panics
     /// When it does not start.
     pub async fn start(settings: &[(&str, &str)]) -> Self {
-        let home = settings.iter().fold(Home::new().with("AUTH", "keys"), |home, (name, value)| home.with(name, value));
+        let home = settings
+            .iter()
+            .fold(Home::new().with("AUTH", "keys"), |home, (name, value)| {
+                home.with(name, value)
+            });
         let mut service = home.spawn();
         service.listening().await;
         let key = |owner: &str, scopes: &str| create_key(&home, owner, scopes);
-        let (read_key, write_key) = (key("attacker", "read"), key("attacker", "read,write,delete"));
+        let (read_key, write_key) = (
+            key("attacker", "read"),
+            key("attacker", "read,write,delete"),
+        );
         let bystander_key = key("bystander", "read,write,delete");
-        let mut target = Self { home, service, read_key, write_key, bystander_key, bystander_entry: 0 };
+        let mut target = Self {
+            home,
+            service,
+            read_key,
+            write_key,
+            bystander_key,
+            bystander_entry: 0,
+        };
         let body = json!({"thread_id": "t", "source": "user", "text": "the bystander's entry"});
-        let reply = target.post("/v1/contexts", &target.bystander_key, &body).await;
-        target.bystander_entry = reply.json::<Value>().await.expect("JSON")["context_id"].as_i64().expect("an id");
+        let reply = target
+            .post("/v1/contexts", &target.bystander_key, &body)
+            .await;
+        target.bystander_entry = reply.json::<Value>().await.expect("JSON")["context_id"]
+            .as_i64()
+            .expect("an id");
         target
     }
 
@@ -63,12 +81,26 @@ impl Target {
     /// # Panics
     /// When it does not start.
     pub async fn restarted(self, between: impl FnOnce(&Path)) -> Self {
-        let Self { home, service, read_key, write_key, bystander_key, bystander_entry } = self;
+        let Self {
+            home,
+            service,
+            read_key,
+            write_key,
+            bystander_key,
+            bystander_entry,
+        } = self;
         assert!(service.terminate().await.success(), "it ends well");
         between(&home.database());
         let mut service = home.spawn();
         service.listening().await;
-        Self { home, service, read_key, write_key, bystander_key, bystander_entry }
+        Self {
+            home,
+            service,
+            read_key,
+            write_key,
+            bystander_key,
+            bystander_entry,
+        }
     }
 
     /// The address of gRPC and REST.
@@ -82,7 +114,10 @@ impl Target {
     /// # Panics
     /// When there is no reply.
     pub async fn post(&self, path: &str, key: &str, body: &Value) -> reqwest::Response {
-        let request = client().post(format!("http://{}{path}", self.address())).bearer_auth(key).json(body);
+        let request = client()
+            .post(format!("http://{}{path}", self.address()))
+            .bearer_auth(key)
+            .json(body);
         request.send().await.expect("a reply")
     }
 
@@ -92,8 +127,16 @@ impl Target {
     /// When there is no reply within 20 seconds.
     pub async fn bystander_gets(&self) -> Result<(u16, Duration), reqwest::Error> {
         let started = Instant::now();
-        let url = format!("http://{}/v1/contexts/{}", self.address(), self.bystander_entry);
-        let reply = client().get(url).bearer_auth(&self.bystander_key).send().await?;
+        let url = format!(
+            "http://{}/v1/contexts/{}",
+            self.address(),
+            self.bystander_entry
+        );
+        let reply = client()
+            .get(url)
+            .bearer_auth(&self.bystander_key)
+            .send()
+            .await?;
         Ok((reply.status().as_u16(), started.elapsed()))
     }
 
@@ -102,7 +145,10 @@ impl Target {
     /// # Panics
     /// When it is not.
     pub async fn assert_bystander_is_served(&self, when: &str) {
-        let (status, took) = self.bystander_gets().await.unwrap_or_else(|error| panic!("{when}: {error}"));
+        let (status, took) = self
+            .bystander_gets()
+            .await
+            .unwrap_or_else(|error| panic!("{when}: {error}"));
         assert_eq!(status, 200, "{when}");
         assert!(took < Duration::from_secs(15), "{when}: {took:?}");
     }
@@ -117,7 +163,12 @@ impl Target {
 /// Makes a key for an owner over the Unix socket, as an operator does.
 fn create_key(home: &Home, owner: &str, scopes: &str) -> String {
     let mut command: Command = home.command("context-service");
-    let output = command.args(["keys", "create", "--owner", owner, "--scopes", scopes, "test"]).output().expect("the command runs");
+    let output = command
+        .args([
+            "keys", "create", "--owner", owner, "--scopes", scopes, "test",
+        ])
+        .output()
+        .expect("the command runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_whitespace()
         .find(|word| word.starts_with("sk_prod_"))
@@ -126,5 +177,9 @@ fn create_key(home: &Home, owner: &str, scopes: &str) -> String {
 }
 
 fn client() -> reqwest::Client {
-    reqwest::Client::builder().timeout(Duration::from_secs(20)).no_proxy().build().expect("a client")
+    reqwest::Client::builder()
+        .timeout(Duration::from_secs(20))
+        .no_proxy()
+        .build()
+        .expect("a client")
 }

@@ -23,16 +23,28 @@ struct Count {
 
 /// Queries that give a row for everything that is wrong.
 const CHECKS: &[(&str, &str)] = &[
-    ("an entry's row id holds its owner and id", "SELECT id FROM entries WHERE row_id <> (owner << 40 | id)"),
-    ("every entry has an owner", "SELECT id FROM entries WHERE owner NOT IN (SELECT owner FROM owners)"),
-    ("ids stay below the next one", "SELECT e.id FROM entries e JOIN owners o USING (owner) WHERE e.id >= o.next_id"),
+    (
+        "an entry's row id holds its owner and id",
+        "SELECT id FROM entries WHERE row_id <> (owner << 40 | id)",
+    ),
+    (
+        "every entry has an owner",
+        "SELECT id FROM entries WHERE owner NOT IN (SELECT owner FROM owners)",
+    ),
+    (
+        "ids stay below the next one",
+        "SELECT e.id FROM entries e JOIN owners o USING (owner) WHERE e.id >= o.next_id",
+    ),
     (
         "threads count their entries",
         "SELECT owner, thread_id, count(*), sum(source = 'user'), sum(source = 'agent'), sum(image_count > 0), min(created_at), \
          max(created_at) FROM entries GROUP BY owner, thread_id \
          EXCEPT SELECT owner, thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry FROM threads",
     ),
-    ("no thread is empty", "SELECT owner, thread_id FROM threads EXCEPT SELECT owner, thread_id FROM entries"),
+    (
+        "no thread is empty",
+        "SELECT owner, thread_id FROM threads EXCEPT SELECT owner, thread_id FROM entries",
+    ),
     (
         "threads know their newest entry",
         "SELECT t.thread_id FROM threads t WHERE (t.last_id, t.last_source) IS NOT (SELECT e.id, e.source FROM entries e \
@@ -67,7 +79,10 @@ const CHECKS: &[(&str, &str)] = &[
         "SELECT e.id FROM entries e WHERE (e.image_count, e.image_count - 1) IS NOT (SELECT count(*), coalesce(max(position), -1) \
          FROM images i WHERE i.owner = e.owner AND i.row_id = e.row_id)",
     ),
-    ("a chunk belongs to an entry of its owner", "SELECT owner, row_id FROM chunks EXCEPT SELECT owner, row_id FROM entries"),
+    (
+        "a chunk belongs to an entry of its owner",
+        "SELECT owner, row_id FROM chunks EXCEPT SELECT owner, row_id FROM entries",
+    ),
     (
         "a chunk has its vector, and a vector its chunk",
         "SELECT * FROM (SELECT chunk_id FROM chunks EXCEPT SELECT chunk_id FROM vectors) \
@@ -77,13 +92,22 @@ const CHECKS: &[(&str, &str)] = &[
         "vectors of tokens have their chunk",
         "SELECT owner, row_id, set_id, position FROM chunk_tokens EXCEPT SELECT owner, row_id, set_id, position FROM chunks",
     ),
-    ("a chunk is of a known set", "SELECT set_id FROM chunks EXCEPT SELECT set_id FROM embedding_sets"),
+    (
+        "a chunk is of a known set",
+        "SELECT set_id FROM chunks EXCEPT SELECT set_id FROM embedding_sets",
+    ),
     (
         "an entry has all chunks of its text or none",
         "SELECT row_id FROM chunks GROUP BY row_id, set_id HAVING count(*) <> max(position) + 1 OR min(position) <> 0",
     ),
-    ("at most one set is in use", "SELECT current FROM embedding_sets WHERE current = 1 GROUP BY current HAVING count(*) > 1"),
-    ("no image is left over", "SELECT owner, row_id FROM images EXCEPT SELECT owner, row_id FROM entries"),
+    (
+        "at most one set is in use",
+        "SELECT current FROM embedding_sets WHERE current = 1 GROUP BY current HAVING count(*) > 1",
+    ),
+    (
+        "no image is left over",
+        "SELECT owner, row_id FROM images EXCEPT SELECT owner, row_id FROM entries",
+    ),
     (
         "revisions have no gap",
         "SELECT o.owner FROM owners o WHERE (o.revision, o.revision, min(o.revision, 1)) IS NOT \
@@ -123,7 +147,9 @@ fn know_the_tokenizer() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        drop(SqliteStore::open(Config::new(directory.path().join("any.db"))));
+        drop(SqliteStore::open(Config::new(
+            directory.path().join("any.db"),
+        )));
     });
 }
 
@@ -144,9 +170,14 @@ pub fn audit_copy(database: &Path) -> Vec<String> {
 fn try_audit(database: &Path) -> QueryResult<Vec<String>> {
     let mut conn = connect(database);
     let mut wrong = Vec::new();
-    let integrity = diesel::sql_query("SELECT integrity_check AS line FROM pragma_integrity_check").load::<Line>(&mut conn)?;
+    let integrity = diesel::sql_query("SELECT integrity_check AS line FROM pragma_integrity_check")
+        .load::<Line>(&mut conn)?;
     if integrity.len() != 1 || integrity[0].line != "ok" {
-        wrong.extend(integrity.into_iter().map(|Line { line }| format!("integrity_check: {line}")));
+        wrong.extend(
+            integrity
+                .into_iter()
+                .map(|Line { line }| format!("integrity_check: {line}")),
+        );
     }
     for (rule, sql) in CHECKS {
         let count = count(&mut conn, sql)?;
@@ -161,32 +192,52 @@ fn try_audit(database: &Path) -> QueryResult<Vec<String>> {
 }
 
 fn count(conn: &mut SqliteConnection, sql: &str) -> QueryResult<i64> {
-    Ok(diesel::sql_query(format!("SELECT count(*) AS count FROM ({sql})")).get_result::<Count>(conn)?.count)
+    Ok(
+        diesel::sql_query(format!("SELECT count(*) AS count FROM ({sql})"))
+            .get_result::<Count>(conn)?
+            .count,
+    )
 }
 
 /// The full-text tables, one for each owner: the owner's number ends the name.
 fn full_text_tables(conn: &mut SqliteConnection) -> QueryResult<Vec<String>> {
     let sql = "SELECT name AS line FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%fts5%'";
-    Ok(diesel::sql_query(sql).load::<Line>(conn)?.into_iter().map(|Line { line }| line).collect())
+    Ok(diesel::sql_query(sql)
+        .load::<Line>(conn)?
+        .into_iter()
+        .map(|Line { line }| line)
+        .collect())
 }
 
 /// Compares an owner's full-text rows with the owner's entries, and lets FTS5 check its own index.
 fn check_full_text(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<String>> {
-    let digits: String = table.chars().rev().take_while(char::is_ascii_digit).collect();
+    let digits: String = table
+        .chars()
+        .rev()
+        .take_while(char::is_ascii_digit)
+        .collect();
     let owner: String = digits.chars().rev().collect();
     let mut wrong = Vec::new();
     let rows = format!("SELECT id FROM \"{table}_docsize\"");
     let entries = format!("SELECT row_id FROM entries WHERE owner = {owner}");
     for (rule, sql) in [
-        ("an entry is missing from the full-text index", format!("{entries} EXCEPT {rows}")),
-        ("the full-text index has an entry that is gone", format!("{rows} EXCEPT {entries}")),
+        (
+            "an entry is missing from the full-text index",
+            format!("{entries} EXCEPT {rows}"),
+        ),
+        (
+            "the full-text index has an entry that is gone",
+            format!("{rows} EXCEPT {entries}"),
+        ),
     ] {
         let count = count(conn, &sql)?;
         if count > 0 {
             wrong.push(format!("{rule}: {count} times"));
         }
     }
-    if let Err(error) = conn.batch_execute(&format!("INSERT INTO \"{table}\"(\"{table}\") VALUES ('integrity-check')")) {
+    if let Err(error) = conn.batch_execute(&format!(
+        "INSERT INTO \"{table}\"(\"{table}\") VALUES ('integrity-check')"
+    )) {
         wrong.push(format!("full-text integrity-check: {error}"));
     }
     Ok(wrong)
@@ -198,7 +249,9 @@ fn check_full_text(conn: &mut SqliteConnection, table: &str) -> QueryResult<Vec<
 /// When it cannot be opened.
 #[must_use]
 pub fn connect(database: &Path) -> SqliteConnection {
-    let mut conn = SqliteConnection::establish(database.to_str().expect("a test's path is UTF-8")).expect("the database opens");
-    conn.batch_execute("PRAGMA busy_timeout = 10000").expect("a PRAGMA");
+    let mut conn = SqliteConnection::establish(database.to_str().expect("a test's path is UTF-8"))
+        .expect("the database opens");
+    conn.batch_execute("PRAGMA busy_timeout = 10000")
+        .expect("a PRAGMA");
     conn
 }

@@ -18,7 +18,8 @@ impl Blocker {
     #[must_use]
     pub fn hold(database: &Path) -> Self {
         let mut conn = connect(database);
-        conn.batch_execute("BEGIN IMMEDIATE").expect("the write lock");
+        conn.batch_execute("BEGIN IMMEDIATE")
+            .expect("the write lock");
         Self(conn)
     }
 }

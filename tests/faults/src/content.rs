@@ -27,16 +27,23 @@ impl Content {
     #[must_use]
     pub fn new(writer: usize, serial: u64, revision: u64, thread_id: &str) -> Self {
         let word = format!("w{writer}n{serial}r{revision}e");
-        let mut random = Random::new(serial.wrapping_mul(1000).wrapping_add(revision)).part(writer as u64);
+        let mut random =
+            Random::new(serial.wrapping_mul(1000).wrapping_add(revision)).part(writer as u64);
         let filler = ["lorem", "ipsum", "dolor", "sit", "amet", "запись", "記憶"];
         // Most are short; some need several pages of the database.
-        let words = if random.chance(10) { random.below(3000) } else { random.below(40) };
+        let words = if random.chance(10) {
+            random.below(3000)
+        } else {
+            random.below(40)
+        };
         let mut text = word.clone();
         for _ in 0..words {
             text.push(' ');
             text.push_str(filler[random.below(filler.len())]);
         }
-        let mut tags: Vec<String> = (0..random.below(4)).map(|_| format!("tag{}", random.below(12))).collect();
+        let mut tags: Vec<String> = (0..random.below(4))
+            .map(|_| format!("tag{}", random.below(12)))
+            .collect();
         tags.push(word.clone());
         tags.sort();
         tags.dedup();
@@ -52,14 +59,32 @@ impl Content {
                 }
             })
             .collect();
-        let source = if random.chance(50) { Source::User } else { Source::Agent };
-        Self { thread_id: thread_id.to_owned(), source, text, tags, metadata: object(metadata), images }
+        let source = if random.chance(50) {
+            Source::User
+        } else {
+            Source::Agent
+        };
+        Self {
+            thread_id: thread_id.to_owned(),
+            source,
+            text,
+            tags,
+            metadata: object(metadata),
+            images,
+        }
     }
 
     /// A request that stores it.
     #[must_use]
     pub fn request(&self) -> StoreContextRequest {
-        let Self { thread_id, source, text, tags, metadata, images } = self.clone();
+        let Self {
+            thread_id,
+            source,
+            text,
+            tags,
+            metadata,
+            images,
+        } = self.clone();
         StoreContextRequest {
             thread_id,
             source: source.as_str().to_owned(),
@@ -79,9 +104,28 @@ impl Content {
 
 impl From<Entry> for Content {
     fn from(entry: Entry) -> Self {
-        let Entry { id: _, thread_id, source, content_type: _, text_content, summary: _, metadata, tags, .. } = entry;
-        let metadata = metadata.to_object().expect("a reply's metadata can be read");
-        Self { thread_id, source, text: text_content, tags, metadata, images: entry.images.unwrap_or_default() }
+        let Entry {
+            id: _,
+            thread_id,
+            source,
+            content_type: _,
+            text_content,
+            summary: _,
+            metadata,
+            tags,
+            ..
+        } = entry;
+        let metadata = metadata
+            .to_object()
+            .expect("a reply's metadata can be read");
+        Self {
+            thread_id,
+            source,
+            text: text_content,
+            tags,
+            metadata,
+            images: entry.images.unwrap_or_default(),
+        }
     }
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_engine::{Caller, Engine, EngineConfig, SystemClock, WriteContext};
 use context_model::{
-    BatchReply, DeleteContextReply, DeleteContextRequest, Entry, Error, GetContextByIdsReply, GetContextByIdsRequest, ListThreadsReply,
-    ListThreadsRequest, Result, SearchContextReply, SearchContextRequest, Statistics, StoreContextBatchRequest, StoreContextReply,
+    BatchReply, DeleteContextReply, DeleteContextRequest, Entry, Error, GetContextByIdsReply,
+    GetContextByIdsRequest, ListThreadsReply, ListThreadsRequest, Result, SearchContextReply,
+    SearchContextRequest, Statistics, StoreContextBatchRequest, StoreContextReply,
     StoreContextRequest, UpdateContextBatchRequest, UpdateContextReply, UpdateContextRequest,
 };
 use context_proto::v1::context_service_client::ContextServiceClient;
@@ -45,13 +46,28 @@ pub trait Door: Send + Sync + 'static {
         let mut entries = BTreeMap::new();
         loop {
             let offset = i64::try_from(entries.len()).unwrap_or(i64::MAX);
-            let page =
-                self.search(SearchContextRequest { limit: Some(100), offset: Some(offset), ..SearchContextRequest::default() }).await?;
+            let page = self
+                .search(SearchContextRequest {
+                    limit: Some(100),
+                    offset: Some(offset),
+                    ..SearchContextRequest::default()
+                })
+                .await?;
             let ids: Vec<i64> = page.results.iter().map(|hit| hit.id).collect();
             let last = ids.len() < 100;
             if !ids.is_empty() {
-                let request = GetContextByIdsRequest { context_ids: ids, include_images: Some(true), min_revision: None };
-                entries.extend(self.get(request).await?.result.into_iter().map(|entry| (entry.id, entry)));
+                let request = GetContextByIdsRequest {
+                    context_ids: ids,
+                    include_images: Some(true),
+                    min_revision: None,
+                };
+                entries.extend(
+                    self.get(request)
+                        .await?
+                        .result
+                        .into_iter()
+                        .map(|entry| (entry.id, entry)),
+                );
             }
             if last {
                 return Ok(entries);
@@ -86,13 +102,23 @@ impl Grpc {
     #[must_use]
     pub fn over(channel: Channel) -> Self {
         let largest = 256 * 1024 * 1024;
-        Self(ContextServiceClient::new(channel).max_decoding_message_size(largest).max_encoding_message_size(largest))
+        Self(
+            ContextServiceClient::new(channel)
+                .max_decoding_message_size(largest)
+                .max_encoding_message_size(largest),
+        )
     }
 }
 
 macro_rules! call {
     ($self:ident, $method:ident, $request:expr) => {
-        $self.0.clone().$method($request).await.map(tonic::Response::into_inner).map_err(|status| error_of(&status))
+        $self
+            .0
+            .clone()
+            .$method($request)
+            .await
+            .map(tonic::Response::into_inner)
+            .map_err(|status| error_of(&status))
     };
 }
 
@@ -111,35 +137,75 @@ impl Door for Grpc {
     }
 
     async fn store_batch(&self, request: StoreContextBatchRequest) -> Result<BatchReply> {
-        call!(self, store_context_batch, pb::StoreContextBatchRequest::from(request)).map(Into::into)
+        call!(
+            self,
+            store_context_batch,
+            pb::StoreContextBatchRequest::from(request)
+        )
+        .map(Into::into)
     }
 
     async fn update(&self, request: UpdateContextRequest) -> Result<UpdateContextReply> {
-        call!(self, update_context, pb::UpdateContextRequest::from(request)).map(Into::into)
+        call!(
+            self,
+            update_context,
+            pb::UpdateContextRequest::from(request)
+        )
+        .map(Into::into)
     }
 
     async fn update_batch(&self, request: UpdateContextBatchRequest) -> Result<BatchReply> {
-        call!(self, update_context_batch, pb::UpdateContextBatchRequest::from(request)).map(Into::into)
+        call!(
+            self,
+            update_context_batch,
+            pb::UpdateContextBatchRequest::from(request)
+        )
+        .map(Into::into)
     }
 
     async fn delete(&self, request: DeleteContextRequest) -> Result<DeleteContextReply> {
-        call!(self, delete_context, pb::DeleteContextRequest::from(request)).map(Into::into)
+        call!(
+            self,
+            delete_context,
+            pb::DeleteContextRequest::from(request)
+        )
+        .map(Into::into)
     }
 
     async fn get(&self, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply> {
-        call!(self, get_context_by_ids, pb::GetContextByIdsRequest::from(request))?.try_into()
+        call!(
+            self,
+            get_context_by_ids,
+            pb::GetContextByIdsRequest::from(request)
+        )?
+        .try_into()
     }
 
     async fn search(&self, request: SearchContextRequest) -> Result<SearchContextReply> {
-        call!(self, search_context, pb::SearchContextRequest::from(request))?.try_into()
+        call!(
+            self,
+            search_context,
+            pb::SearchContextRequest::from(request)
+        )?
+        .try_into()
     }
 
     async fn threads(&self) -> Result<ListThreadsReply> {
-        call!(self, list_threads, pb::ListThreadsRequest::from(ListThreadsRequest::default()))?.try_into()
+        call!(
+            self,
+            list_threads,
+            pb::ListThreadsRequest::from(ListThreadsRequest::default())
+        )?
+        .try_into()
     }
 
     async fn statistics(&self) -> Result<Statistics> {
-        call!(self, get_statistics, pb::GetStatisticsRequest { min_revision: None })?.try_into()
+        call!(
+            self,
+            get_statistics,
+            pb::GetStatisticsRequest { min_revision: None }
+        )?
+        .try_into()
     }
 }
 
@@ -157,8 +223,16 @@ impl Embedded {
     /// What the store says.
     pub fn open(config: Config) -> Result<Self, OpenError> {
         let store = SqliteStore::open(config)?;
-        let engine = Engine::new(Arc::new(store), EngineConfig::default(), Arc::new(SystemClock)).expect("the defaults can work");
-        Ok(Self { engine: Arc::new(engine), caller: Caller::local() })
+        let engine = Engine::new(
+            Arc::new(store),
+            EngineConfig::default(),
+            Arc::new(SystemClock),
+        )
+        .expect("the defaults can work");
+        Ok(Self {
+            engine: Arc::new(engine),
+            caller: Caller::local(),
+        })
     }
 
     /// Closes the database.
@@ -176,23 +250,33 @@ impl std::fmt::Debug for Embedded {
 #[async_trait]
 impl Door for Embedded {
     async fn store(&self, request: StoreContextRequest) -> Result<StoreContextReply> {
-        self.engine.store_context(&self.caller, request, WriteContext::default()).await
+        self.engine
+            .store_context(&self.caller, request, WriteContext::default())
+            .await
     }
 
     async fn store_batch(&self, request: StoreContextBatchRequest) -> Result<BatchReply> {
-        self.engine.store_context_batch(&self.caller, request, WriteContext::default()).await
+        self.engine
+            .store_context_batch(&self.caller, request, WriteContext::default())
+            .await
     }
 
     async fn update(&self, request: UpdateContextRequest) -> Result<UpdateContextReply> {
-        self.engine.update_context(&self.caller, request, WriteContext::default()).await
+        self.engine
+            .update_context(&self.caller, request, WriteContext::default())
+            .await
     }
 
     async fn update_batch(&self, request: UpdateContextBatchRequest) -> Result<BatchReply> {
-        self.engine.update_context_batch(&self.caller, request, WriteContext::default()).await
+        self.engine
+            .update_context_batch(&self.caller, request, WriteContext::default())
+            .await
     }
 
     async fn delete(&self, request: DeleteContextRequest) -> Result<DeleteContextReply> {
-        self.engine.delete_context(&self.caller, request, WriteContext::default()).await
+        self.engine
+            .delete_context(&self.caller, request, WriteContext::default())
+            .await
     }
 
     async fn get(&self, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply> {
@@ -204,7 +288,9 @@ impl Door for Embedded {
     }
 
     async fn threads(&self) -> Result<ListThreadsReply> {
-        self.engine.list_threads(&self.caller, ListThreadsRequest::default()).await
+        self.engine
+            .list_threads(&self.caller, ListThreadsRequest::default())
+            .await
     }
 
     async fn statistics(&self) -> Result<Statistics> {

@@ -35,7 +35,12 @@ impl Reply {
 ///
 /// # Panics
 /// When the reply is not HTTP.
-pub async fn request(address: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<Reply> {
+pub async fn request(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> std::io::Result<Reply> {
     let mut stream = TcpStream::connect(address).await?;
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
@@ -47,6 +52,14 @@ pub async fn request(address: SocketAddr, method: &str, path: &str, body: &str) 
     stream.read_to_end(&mut bytes).await?;
     let text = String::from_utf8_lossy(&bytes);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_else(|| panic!("not HTTP: {text}"));
-    Ok(Reply { status, head: head.to_owned(), body: body.to_owned() })
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or_else(|| panic!("not HTTP: {text}"));
+    Ok(Reply {
+        status,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
 }

@@ -45,13 +45,21 @@ impl Ledger {
     /// An empty one.
     #[must_use]
     pub const fn new(writer: usize) -> Self {
-        Self { writer, known: BTreeMap::new(), attempt: None, serial: 0, acknowledged: 0 }
+        Self {
+            writer,
+            known: BTreeMap::new(),
+            attempt: None,
+            serial: 0,
+            acknowledged: 0,
+        }
     }
 
     /// Whether an entry with this text is this writer's.
     #[must_use]
     pub fn wrote(&self, text: &str) -> bool {
-        text.strip_prefix('w').and_then(|rest| rest.split_once('n')).is_some_and(|(writer, _)| writer.parse() == Ok(self.writer))
+        text.strip_prefix('w')
+            .and_then(|rest| rest.split_once('n'))
+            .is_some_and(|(writer, _)| writer.parse() == Ok(self.writer))
     }
 
     /// Compares what is stored with what was acknowledged, and learns what became of the request under way.
@@ -63,77 +71,154 @@ impl Ledger {
         let mut stored: BTreeMap<i64, Known> = stored
             .values()
             .filter(|entry| self.wrote(&entry.text_content))
-            .map(|entry| (entry.id, Known { version: entry.version, content: entry.clone().into() }))
+            .map(|entry| {
+                (
+                    entry.id,
+                    Known {
+                        version: entry.version,
+                        content: entry.clone().into(),
+                    },
+                )
+            })
             .collect();
         let mut wrong = Vec::new();
         match self.attempt.take() {
             None => {}
-            Some(Attempt::Store(contents, atomic)) => self.settle_store(&stored, contents, atomic, &mut wrong),
-            Some(Attempt::Update(updates, atomic)) => self.settle_update(&stored, updates, atomic, &mut wrong),
+            Some(Attempt::Store(contents, atomic)) => {
+                self.settle_store(&stored, contents, atomic, &mut wrong)
+            }
+            Some(Attempt::Update(updates, atomic)) => {
+                self.settle_update(&stored, updates, atomic, &mut wrong)
+            }
             Some(Attempt::Delete(ids)) => {
                 let gone = ids.iter().filter(|id| !stored.contains_key(id)).count();
                 if gone == ids.len() {
                     self.known.retain(|id, _| !ids.contains(id));
                 } else if gone > 0 {
-                    wrong.push(format!("deleting {ids:?} was done in part: {gone} of {} are gone", ids.len()));
+                    wrong.push(format!(
+                        "deleting {ids:?} was done in part: {gone} of {} are gone",
+                        ids.len()
+                    ));
                 }
             }
         }
         for (id, known) in &self.known {
             match stored.remove(id) {
-                None => wrong.push(format!("acknowledged entry {id} (`{}`, version {}) is missing", known.content.word(), known.version)),
-                Some(found) if found != *known => wrong.push(format!("entry {id} differs: {}", difference(known, &found))),
+                None => wrong.push(format!(
+                    "acknowledged entry {id} (`{}`, version {}) is missing",
+                    known.content.word(),
+                    known.version
+                )),
+                Some(found) if found != *known => {
+                    wrong.push(format!("entry {id} differs: {}", difference(known, &found)))
+                }
                 Some(_) => {}
             }
         }
         for (id, found) in stored {
-            wrong.push(format!("entry {id} (`{}`, version {}) should not be there", found.content.word(), found.version));
+            wrong.push(format!(
+                "entry {id} (`{}`, version {}) should not be there",
+                found.content.word(),
+                found.version
+            ));
         }
         if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
-    fn settle_store(&mut self, stored: &BTreeMap<i64, Known>, contents: Vec<Content>, atomic: bool, wrong: &mut Vec<String>) {
+    fn settle_store(
+        &mut self,
+        stored: &BTreeMap<i64, Known>,
+        contents: Vec<Content>,
+        atomic: bool,
+        wrong: &mut Vec<String>,
+    ) {
         let total = contents.len();
         let mut found = Vec::new();
         for content in contents {
-            let same = stored.iter().find(|(id, known)| !self.known.contains_key(id) && known.content.text == content.text);
-            found.extend(same.map(|(id, _)| (*id, Known { content, version: 1 })));
+            let same = stored.iter().find(|(id, known)| {
+                !self.known.contains_key(id) && known.content.text == content.text
+            });
+            found.extend(same.map(|(id, _)| {
+                (
+                    *id,
+                    Known {
+                        content,
+                        version: 1,
+                    },
+                )
+            }));
         }
         if atomic && !found.is_empty() && found.len() < total {
-            wrong.push(format!("an atomic batch of {total} was stored in part: {:?}", found.iter().map(|(id, _)| id).collect::<Vec<_>>()));
+            wrong.push(format!(
+                "an atomic batch of {total} was stored in part: {:?}",
+                found.iter().map(|(id, _)| id).collect::<Vec<_>>()
+            ));
         }
         self.known.extend(found);
     }
 
-    fn settle_update(&mut self, stored: &BTreeMap<i64, Known>, updates: Vec<(i64, Content)>, atomic: bool, wrong: &mut Vec<String>) {
+    fn settle_update(
+        &mut self,
+        stored: &BTreeMap<i64, Known>,
+        updates: Vec<(i64, Content)>,
+        atomic: bool,
+        wrong: &mut Vec<String>,
+    ) {
         let total = updates.len();
         let mut done = 0;
         for (id, content) in updates {
             if let Some(known) = self.known.get_mut(&id)
-                && stored.get(&id).is_some_and(|found| found.version == known.version + 1)
+                && stored
+                    .get(&id)
+                    .is_some_and(|found| found.version == known.version + 1)
             {
-                *known = Known { content, version: known.version + 1 };
+                *known = Known {
+                    content,
+                    version: known.version + 1,
+                };
                 done += 1;
             }
         }
         if atomic && done > 0 && done < total {
-            wrong.push(format!("an atomic batch of {total} updates was made in part: {done}"));
+            wrong.push(format!(
+                "an atomic batch of {total} updates was made in part: {done}"
+            ));
         }
     }
 }
 
 /// The first thing in which two entries differ, briefly: texts and images can be long.
 fn difference(expected: &Known, found: &Known) -> String {
-    let Known { content: a, version } = expected;
-    let Known { content: b, version: found_version } = found;
+    let Known {
+        content: a,
+        version,
+    } = expected;
+    let Known {
+        content: b,
+        version: found_version,
+    } = found;
     if version != found_version {
-        return format!("version {found_version} instead of {version} (`{}`, `{}`)", b.word(), a.word());
+        return format!(
+            "version {found_version} instead of {version} (`{}`, `{}`)",
+            b.word(),
+            a.word()
+        );
     }
     if a.text != b.text {
-        return format!("text `{}` ({} bytes) instead of `{}` ({} bytes)", b.word(), b.text.len(), a.word(), a.text.len());
+        return format!(
+            "text `{}` ({} bytes) instead of `{}` ({} bytes)",
+            b.word(),
+            b.text.len(),
+            a.word(),
+            a.text.len()
+        );
     }
     if a.images != b.images {
         return format!("images {:?} instead of {:?}", b.images, a.images);
     }
-    format!("{:?} instead of {:?}", (&b.thread_id, b.source, &b.tags, &b.metadata), (&a.thread_id, a.source, &a.tags, &a.metadata))
+    format!(
+        "{:?} instead of {:?}",
+        (&b.thread_id, b.source, &b.tags, &b.metadata),
+        (&a.thread_id, a.source, &a.tags, &a.metadata)
+    )
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use context_model::{
-    DeleteContextRequest, Entry, Error, Reason, StoreContextBatchRequest, StoreContextRequest, UpdateContextBatchRequest,
-    UpdateContextRequest,
+    DeleteContextRequest, Entry, Error, Reason, StoreContextBatchRequest, StoreContextRequest,
+    UpdateContextBatchRequest, UpdateContextRequest,
 };
 use tokio::task::JoinSet;
 
@@ -41,7 +41,9 @@ impl Signals {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(120), waiting).await.expect("writes are acknowledged within two minutes");
+        tokio::time::timeout(Duration::from_secs(120), waiting)
+            .await
+            .expect("writes are acknowledged within two minutes");
     }
 }
 
@@ -54,11 +56,20 @@ pub struct Load {
 
 impl Load {
     /// Lets each ledger's writer write through its own door until [`Signals::stop`] or the first error.
-    pub fn start<D: Door>(ledgers: Vec<Ledger>, random: &Random, signals: &Arc<Signals>, mut door: impl FnMut(usize) -> D) -> Self {
+    pub fn start<D: Door>(
+        ledgers: Vec<Ledger>,
+        random: &Random,
+        signals: &Arc<Signals>,
+        mut door: impl FnMut(usize) -> D,
+    ) -> Self {
         let mut tasks = JoinSet::new();
         let running = Arc::new(AtomicUsize::new(ledgers.len()));
         for ledger in ledgers {
-            let (door, signals, running) = (door(ledger.writer), Arc::clone(signals), Arc::clone(&running));
+            let (door, signals, running) = (
+                door(ledger.writer),
+                Arc::clone(signals),
+                Arc::clone(&running),
+            );
             let random = random.part(ledger.writer as u64);
             tasks.spawn(async move {
                 let outcome = write(door, ledger, random, signals).await;
@@ -92,7 +103,12 @@ impl Load {
     }
 }
 
-async fn write<D: Door>(door: D, mut ledger: Ledger, mut random: Random, signals: Arc<Signals>) -> Result<Ledger, String> {
+async fn write<D: Door>(
+    door: D,
+    mut ledger: Ledger,
+    mut random: Random,
+    signals: Arc<Signals>,
+) -> Result<Ledger, String> {
     while !signals.stop.load(Ordering::SeqCst) {
         let outcome = step(&door, &mut ledger, &mut random).await;
         match outcome {
@@ -103,12 +119,20 @@ async fn write<D: Door>(door: D, mut ledger: Ledger, mut random: Random, signals
             }
             Err(error) if signals.fault.load(Ordering::SeqCst) => {
                 // These say that nothing was done, and are held to it.
-                if matches!(error.reason, Reason::StorageFull | Reason::StorageReadOnly | Reason::Overloaded) {
+                if matches!(
+                    error.reason,
+                    Reason::StorageFull | Reason::StorageReadOnly | Reason::Overloaded
+                ) {
                     ledger.attempt = None;
                 }
                 break;
             }
-            Err(error) => return Err(format!("writer {} was refused before the fault: {error:?}", ledger.writer)),
+            Err(error) => {
+                return Err(format!(
+                    "writer {} was refused before the fault: {error:?}",
+                    ledger.writer
+                ));
+            }
         }
     }
     Ok(ledger)
@@ -142,37 +166,87 @@ async fn store(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Re
     let content = new_content(ledger, random);
     ledger.attempt = Some(Attempt::Store(vec![content.clone()], true));
     let reply = door.store(content.request()).await?;
-    ledger.known.insert(reply.context_id, Known { content, version: reply.version });
+    ledger.known.insert(
+        reply.context_id,
+        Known {
+            content,
+            version: reply.version,
+        },
+    );
     Ok(())
 }
 
-async fn store_batch(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
+async fn store_batch(
+    door: &impl Door,
+    ledger: &mut Ledger,
+    random: &mut Random,
+) -> Result<(), Error> {
     let atomic = random.chance(60);
-    let contents: Vec<Content> = (0..2 + random.below(6)).map(|_| new_content(ledger, random)).collect();
+    let contents: Vec<Content> = (0..2 + random.below(6))
+        .map(|_| new_content(ledger, random))
+        .collect();
     ledger.attempt = Some(Attempt::Store(contents.clone(), atomic));
     let mut entries: Vec<StoreContextRequest> = contents.iter().map(Content::request).collect();
     if !atomic {
         // An item that is refused, between items that are not.
-        entries.insert(1, StoreContextRequest { text: " ".to_owned(), ..entries[0].clone() });
+        entries.insert(
+            1,
+            StoreContextRequest {
+                text: " ".to_owned(),
+                ..entries[0].clone()
+            },
+        );
     }
-    let reply = door.store_batch(StoreContextBatchRequest { entries, atomic: Some(atomic) }).await?;
-    let stored = reply.results.iter().filter(|result| result.success).filter_map(|result| result.context_id);
+    let reply = door
+        .store_batch(StoreContextBatchRequest {
+            entries,
+            atomic: Some(atomic),
+        })
+        .await?;
+    let stored = reply
+        .results
+        .iter()
+        .filter(|result| result.success)
+        .filter_map(|result| result.context_id);
     let stored: Vec<(i64, Content)> = stored.zip(contents.iter().cloned()).collect();
-    assert_eq!(stored.len(), contents.len(), "every good item of a batch is stored: {reply:?}");
-    ledger.known.extend(stored.into_iter().map(|(id, content)| (id, Known { content, version: 1 })));
+    assert_eq!(
+        stored.len(),
+        contents.len(),
+        "every good item of a batch is stored: {reply:?}"
+    );
+    ledger.known.extend(stored.into_iter().map(|(id, content)| {
+        (
+            id,
+            Known {
+                content,
+                version: 1,
+            },
+        )
+    }));
     Ok(())
 }
 
 fn any_id(ledger: &Ledger, random: &mut Random) -> i64 {
-    *ledger.known.keys().nth(random.below(ledger.known.len())).expect("a writer with entries")
+    *ledger
+        .known
+        .keys()
+        .nth(random.below(ledger.known.len()))
+        .expect("a writer with entries")
 }
 
 /// The next content of an entry and the request that gives it.
-fn next_content(ledger: &mut Ledger, id: i64, random: &mut Random) -> (Content, UpdateContextRequest) {
+fn next_content(
+    ledger: &mut Ledger,
+    id: i64,
+    random: &mut Random,
+) -> (Content, UpdateContextRequest) {
     ledger.serial += 1;
     let known = &ledger.known[&id];
     let source = known.content.source;
-    let next = Content { source, ..Content::new(ledger.writer, ledger.serial, 1, &known.content.thread_id) };
+    let next = Content {
+        source,
+        ..Content::new(ledger.writer, ledger.serial, 1, &known.content.thread_id)
+    };
     let mut request = UpdateContextRequest {
         context_id: id,
         text: Some(next.text.clone()),
@@ -201,22 +275,48 @@ async fn update(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> R
     let (content, request) = next_content(ledger, id, random);
     ledger.attempt = Some(Attempt::Update(vec![(id, content.clone())], true));
     let reply = door.update(request).await?;
-    ledger.known.insert(id, Known { content, version: reply.version });
+    ledger.known.insert(
+        id,
+        Known {
+            content,
+            version: reply.version,
+        },
+    );
     Ok(())
 }
 
-async fn update_batch(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
+async fn update_batch(
+    door: &impl Door,
+    ledger: &mut Ledger,
+    random: &mut Random,
+) -> Result<(), Error> {
     let atomic = random.chance(60);
     let mut updates = BTreeMap::new();
     for _ in 0..4 {
         let id = any_id(ledger, random);
-        updates.entry(id).or_insert_with(|| next_content(ledger, id, random));
+        updates
+            .entry(id)
+            .or_insert_with(|| next_content(ledger, id, random));
     }
-    let attempt = updates.iter().map(|(id, (content, _))| (*id, content.clone())).collect();
+    let attempt = updates
+        .iter()
+        .map(|(id, (content, _))| (*id, content.clone()))
+        .collect();
     ledger.attempt = Some(Attempt::Update(attempt, atomic));
-    let requests = updates.values().map(|(_, request)| request.clone()).collect();
-    let reply = door.update_batch(UpdateContextBatchRequest { updates: requests, atomic: Some(atomic) }).await?;
-    assert!(reply.success, "updates of one's own entries succeed: {reply:?}");
+    let requests = updates
+        .values()
+        .map(|(_, request)| request.clone())
+        .collect();
+    let reply = door
+        .update_batch(UpdateContextBatchRequest {
+            updates: requests,
+            atomic: Some(atomic),
+        })
+        .await?;
+    assert!(
+        reply.success,
+        "updates of one's own entries succeed: {reply:?}"
+    );
     for (id, (content, _)) in updates {
         let version = ledger.known[&id].version + 1;
         ledger.known.insert(id, Known { content, version });
@@ -225,23 +325,46 @@ async fn update_batch(door: &impl Door, ledger: &mut Ledger, random: &mut Random
 }
 
 async fn delete(door: &impl Door, ledger: &mut Ledger, random: &mut Random) -> Result<(), Error> {
-    let mut ids: Vec<i64> = (0..1 + random.below(4)).map(|_| any_id(ledger, random)).collect();
+    let mut ids: Vec<i64> = (0..1 + random.below(4))
+        .map(|_| any_id(ledger, random))
+        .collect();
     ids.sort_unstable();
     ids.dedup();
     ledger.attempt = Some(Attempt::Delete(ids.clone()));
-    let reply = door.delete(DeleteContextRequest { context_ids: Some(ids.clone()), thread_id: None }).await?;
-    assert_eq!(reply.deleted_count, i64::try_from(ids.len()).unwrap_or(-1), "each of one's own entries is there to be deleted");
+    let reply = door
+        .delete(DeleteContextRequest {
+            context_ids: Some(ids.clone()),
+            thread_id: None,
+        })
+        .await?;
+    assert_eq!(
+        reply.deleted_count,
+        i64::try_from(ids.len()).unwrap_or(-1),
+        "each of one's own entries is there to be deleted"
+    );
     ledger.known.retain(|id, _| !ids.contains(id));
     Ok(())
 }
 
 async fn delete_thread(door: &impl Door, ledger: &mut Ledger) -> Result<(), Error> {
     let thread = format!("thread-{}-1", ledger.writer);
-    let of_thread = ledger.known.iter().filter(|(_, known)| known.content.thread_id == thread);
+    let of_thread = ledger
+        .known
+        .iter()
+        .filter(|(_, known)| known.content.thread_id == thread);
     let ids: Vec<i64> = of_thread.map(|(id, _)| *id).collect();
     ledger.attempt = Some(Attempt::Delete(ids.clone()));
-    let reply = door.delete(DeleteContextRequest { context_ids: None, thread_id: Some(thread) }).await?;
-    assert_eq!(reply.deleted_count, i64::try_from(ids.len()).unwrap_or(-1), "a thread is deleted whole");
+    let reply = door
+        .delete(DeleteContextRequest {
+            context_ids: None,
+            thread_id: Some(thread),
+        })
+        .await?;
+    assert_eq!(
+        reply.deleted_count,
+        i64::try_from(ids.len()).unwrap_or(-1),
+        "a thread is deleted whole"
+    );
     ledger.known.retain(|id, _| !ids.contains(id));
     Ok(())
 }
@@ -252,8 +375,21 @@ async fn delete_thread(door: &impl Door, ledger: &mut Ledger) -> Result<(), Erro
 /// When the entries cannot be read.
 pub async fn settle(door: &impl Door, ledgers: &mut [Ledger]) -> Vec<String> {
     let stored = door.everything().await.expect("every entry can be read");
-    let mut wrong: Vec<String> = ledgers.iter_mut().filter_map(|ledger| ledger.settle(&stored).err()).flatten().collect();
-    wrong.extend(stored.values().filter(|entry| !ledgers.iter().any(|ledger| ledger.wrote(&entry.text_content))).map(nobodys));
+    let mut wrong: Vec<String> = ledgers
+        .iter_mut()
+        .filter_map(|ledger| ledger.settle(&stored).err())
+        .flatten()
+        .collect();
+    wrong.extend(
+        stored
+            .values()
+            .filter(|entry| {
+                !ledgers
+                    .iter()
+                    .any(|ledger| ledger.wrote(&entry.text_content))
+            })
+            .map(nobodys),
+    );
     wrong.extend(miscounts(door, &stored).await);
     wrong
 }
@@ -263,16 +399,26 @@ pub async fn settle(door: &impl Door, ledgers: &mut [Ledger]) -> Vec<String> {
 /// # Panics
 /// When something is.
 pub fn nothing_wrong(wrong: &[String], when: &str) {
-    assert!(wrong.is_empty(), "{when}: {} things are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{when}: {} things are wrong:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }
 
 fn nobodys(entry: &Entry) -> String {
-    format!("entry {} is nobody's: `{}`", entry.id, entry.text_content.chars().take(40).collect::<String>())
+    format!(
+        "entry {} is nobody's: `{}`",
+        entry.id,
+        entry.text_content.chars().take(40).collect::<String>()
+    )
 }
 
 /// What threads and statistics count otherwise than the entries do.
 async fn miscounts(door: &impl Door, stored: &BTreeMap<i64, Entry>) -> Vec<String> {
-    let count = |test: &dyn Fn(&Entry) -> bool| stored.values().filter(|entry| test(entry)).count() as i64;
+    let count =
+        |test: &dyn Fn(&Entry) -> bool| stored.values().filter(|entry| test(entry)).count() as i64;
     let images = |entry: &Entry| entry.images.as_ref().map_or(0, Vec::len) as i64;
     let mut wrong = Vec::new();
     let mut check = |what: &str, counted: i64, shown: i64| {
@@ -283,25 +429,63 @@ async fn miscounts(door: &impl Door, stored: &BTreeMap<i64, Entry>) -> Vec<Strin
     let statistics = door.statistics().await.expect("statistics");
     let user = |entry: &Entry| entry.source == context_model::Source::User;
     let multimodal = |entry: &Entry| images(entry) > 0;
-    let tags: std::collections::BTreeSet<&String> = stored.values().flat_map(|entry| &entry.tags).collect();
-    check("total_entries", stored.len() as i64, statistics.total_entries);
+    let tags: std::collections::BTreeSet<&String> =
+        stored.values().flat_map(|entry| &entry.tags).collect();
+    check(
+        "total_entries",
+        stored.len() as i64,
+        statistics.total_entries,
+    );
     check("by_source.user", count(&user), statistics.by_source.user);
-    check("by_source.agent", count(&|entry| !user(entry)), statistics.by_source.agent);
-    check("by_content_type.multimodal", count(&multimodal), statistics.by_content_type.multimodal);
-    check("by_content_type.text", count(&|entry| !multimodal(entry)), statistics.by_content_type.text);
-    check("total_images", stored.values().map(images).sum(), statistics.total_images);
+    check(
+        "by_source.agent",
+        count(&|entry| !user(entry)),
+        statistics.by_source.agent,
+    );
+    check(
+        "by_content_type.multimodal",
+        count(&multimodal),
+        statistics.by_content_type.multimodal,
+    );
+    check(
+        "by_content_type.text",
+        count(&|entry| !multimodal(entry)),
+        statistics.by_content_type.text,
+    );
+    check(
+        "total_images",
+        stored.values().map(images).sum(),
+        statistics.total_images,
+    );
     check("unique_tags", tags.len() as i64, statistics.unique_tags);
 
     let threads = door.threads().await.expect("threads");
-    let names: std::collections::BTreeSet<&String> = stored.values().map(|entry| &entry.thread_id).collect();
+    let names: std::collections::BTreeSet<&String> =
+        stored.values().map(|entry| &entry.thread_id).collect();
     check("total_threads", names.len() as i64, threads.total_threads);
     for thread in &threads.threads {
         let of = |entry: &Entry| entry.thread_id == thread.thread_id;
-        let newest = stored.values().filter(|entry| of(entry)).max_by_key(|entry| (entry.created_at, entry.id)).map_or(0, |entry| entry.id);
+        let newest = stored
+            .values()
+            .filter(|entry| of(entry))
+            .max_by_key(|entry| (entry.created_at, entry.id))
+            .map_or(0, |entry| entry.id);
         let name = &thread.thread_id;
-        check(&format!("{name}.entry_count"), count(&of), thread.entry_count);
-        check(&format!("{name}.sources.user"), count(&|entry| of(entry) && user(entry)), thread.sources.user);
-        check(&format!("{name}.multimodal_count"), count(&|entry| of(entry) && multimodal(entry)), thread.multimodal_count);
+        check(
+            &format!("{name}.entry_count"),
+            count(&of),
+            thread.entry_count,
+        );
+        check(
+            &format!("{name}.sources.user"),
+            count(&|entry| of(entry) && user(entry)),
+            thread.sources.user,
+        );
+        check(
+            &format!("{name}.multimodal_count"),
+            count(&|entry| of(entry) && multimodal(entry)),
+            thread.multimodal_count,
+        );
         check(&format!("{name}.last_id"), newest, thread.last_id);
     }
     wrong

@@ -27,9 +27,16 @@ pub fn binary(name: &str) -> PathBuf {
     }
     let test = std::env::current_exe().expect("the path of this test");
     // target/<profile>/deps/<test>
-    let profile = test.parent().and_then(Path::parent).expect("a target directory");
+    let profile = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("a target directory");
     let path = profile.join(name);
-    assert!(path.exists(), "{} is missing; build it first: cargo build --workspace", path.display());
+    assert!(
+        path.exists(),
+        "{} is missing; build it first: cargo build --workspace",
+        path.display()
+    );
     path
 }
 
@@ -68,14 +75,21 @@ impl Home {
     /// When there is no room for it.
     #[must_use]
     pub fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("faults").tempdir().expect("a temporary directory");
-        Self { directory, settings: Vec::new() }
+        let directory = tempfile::Builder::new()
+            .prefix("faults")
+            .tempdir()
+            .expect("a temporary directory");
+        Self {
+            directory,
+            settings: Vec::new(),
+        }
     }
 
     /// The same with a setting for every binary started here.
     #[must_use]
     pub fn with(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.settings.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self.settings
+            .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
@@ -120,7 +134,11 @@ impl Home {
             .stdin(Stdio::null());
         // SAFETY: prctl is one system call, allocates nothing and takes no lock.
         unsafe {
-            command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
+            command.pre_exec(|| {
+                Ok(rustix::process::set_parent_process_death_signal(Some(
+                    Signal::KILL,
+                ))?)
+            });
         }
         command
     }
@@ -140,10 +158,21 @@ impl Home {
     /// When it does not start.
     #[must_use]
     pub fn spawn_as(&self, mut command: Command) -> Service {
-        let log = self.path().join(format!("service-{}.log", LOGS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)));
+        let log = self.path().join(format!(
+            "service-{}.log",
+            LOGS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+        ));
         let file = File::create(&log).expect("a log");
-        let child = command.stdout(Stdio::null()).stderr(file).spawn().expect("the service starts");
-        Service { child, socket: self.socket(), log }
+        let child = command
+            .stdout(Stdio::null())
+            .stderr(file)
+            .spawn()
+            .expect("the service starts");
+        Service {
+            child,
+            socket: self.socket(),
+            log,
+        }
     }
 
     /// Starts a service and waits until it answers.
@@ -181,7 +210,11 @@ impl Service {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 panic!("the service ended with {status}:\n{}", self.log());
             }
-            assert!(Instant::now() < deadline, "the service does not answer:\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "the service does not answer:\n{}",
+                self.log()
+            );
             tokio::time::sleep(POLL).await;
         }
     }
@@ -196,7 +229,11 @@ impl Service {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 panic!("the service ended with {status}:\n{}", self.log());
             }
-            assert!(Instant::now() < deadline, "the service does not start:\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "the service does not start:\n{}",
+                self.log()
+            );
             tokio::time::sleep(POLL).await;
         }
     }
@@ -218,8 +255,13 @@ impl Service {
     #[must_use]
     pub fn address(&self) -> std::net::SocketAddr {
         let log = self.log();
-        let address = log.split("http://").nth(1).and_then(|rest| rest.split(['/', ' ', '\n']).next());
-        address.and_then(|address| address.parse().ok()).unwrap_or_else(|| panic!("no address in the banner:\n{log}"))
+        let address = log
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split(['/', ' ', '\n']).next());
+        address
+            .and_then(|address| address.parse().ok())
+            .unwrap_or_else(|| panic!("no address in the banner:\n{log}"))
     }
 
     /// Its process id.
@@ -247,7 +289,10 @@ impl Service {
 
     /// Waits for its end.
     pub async fn ended(&mut self) -> ExitStatus {
-        wait_for("the service ends", || self.child.try_wait().expect("a child")).await
+        wait_for("the service ends", || {
+            self.child.try_wait().expect("a child")
+        })
+        .await
     }
 
     /// Kilobytes of memory it has in use now.
@@ -264,9 +309,16 @@ impl Service {
 
     /// A line of proc(5), status.
     fn status_kb(&self, name: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        line.trim().trim_end_matches(" kB").parse().expect("a size in /proc")
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .unwrap_or_default();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap_or_default();
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .expect("a size in /proc")
     }
 }
 
@@ -284,11 +336,23 @@ pub fn services_of(database: &Path) -> Vec<Pid> {
     let service = binary("context-service");
     let mut found = Vec::new();
     for process in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else { continue };
+        let Some(pid) = process
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+            .and_then(Pid::from_raw)
+        else {
+            continue;
+        };
         // A process that ends while we look has neither.
-        let is_service = std::fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe == service);
+        let is_service =
+            std::fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe == service);
         let environment = std::fs::read(process.path().join("environ")).unwrap_or_default();
-        if is_service && environment.split(|byte| *byte == 0).any(|variable| variable == needle) {
+        if is_service
+            && environment
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == needle)
+        {
             found.push(pid);
         }
     }

@@ -29,7 +29,11 @@ impl Random {
 
     /// A number from 0 to `bound - 1`; 0 when `bound` is 0.
     pub const fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { (self.next() % bound as u64) as usize }
+        if bound == 0 {
+            0
+        } else {
+            (self.next() % bound as u64) as usize
+        }
     }
 
     /// True in `percent` of 100 cases.
@@ -46,9 +50,13 @@ impl Random {
 /// The seed of a run: `CONTEXT_FAULTS_SEED`, else the clock. It is printed, so that a failure can be repeated.
 #[must_use]
 pub fn seed() -> u64 {
-    let given = std::env::var("CONTEXT_FAULTS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let given = std::env::var("CONTEXT_FAULTS_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
         u64::from(now.subsec_nanos()) ^ now.as_secs()
     });
     eprintln!("CONTEXT_FAULTS_SEED={seed}");
@@ -58,5 +66,8 @@ pub fn seed() -> u64 {
 /// How often a test repeats its fault: the environment variable, else the small number that every run can afford.
 #[must_use]
 pub fn rounds(variable: &str, usual: usize) -> usize {
-    std::env::var(variable).ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(usual)
+    std::env::var(variable)
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(usual)
 }

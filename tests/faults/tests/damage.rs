@@ -20,7 +20,11 @@ async fn sound() -> (Vec<u8>, Vec<(i64, Content)>) {
     let mut entries = Vec::new();
     for serial in 0..ENTRIES {
         let content = Content::new(0, serial, 0, "damage");
-        let id = store.store(content.request()).await.expect("it is stored").context_id;
+        let id = store
+            .store(content.request())
+            .await
+            .expect("it is stored")
+            .context_id;
         entries.push((id, content));
     }
     store.close().await;
@@ -48,7 +52,11 @@ fn damage(file: &mut Vec<u8>, random: &mut Random) -> String {
                     bytes[0] = 0x55;
                 }
             }
-            return format!("page {} of {pages} {}", page + 1, ["zeroed", "filled with ones", "filled with noise"][how]);
+            return format!(
+                "page {} of {pages} {}",
+                page + 1,
+                ["zeroed", "filled with ones", "filled with noise"][how]
+            );
         }
     }
 }
@@ -71,26 +79,46 @@ async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
         let store = match open(directory.path(), &spoilt) {
             Ok(store) => store,
             Err(error) => {
-                assert!(matches!(error, OpenError::Corrupt { .. }), "{what}: {error:?}");
+                assert!(
+                    matches!(error, OpenError::Corrupt { .. }),
+                    "{what}: {error:?}"
+                );
                 reported += 1;
                 continue;
             }
         };
         let mut errors = 0;
         for (id, content) in &entries {
-            let request = GetContextByIdsRequest { context_ids: vec![*id], include_images: Some(true), min_revision: None };
+            let request = GetContextByIdsRequest {
+                context_ids: vec![*id],
+                include_images: Some(true),
+                min_revision: None,
+            };
             match store.get(request).await {
                 Ok(reply) => {
                     let found: Vec<Content> = reply.result.into_iter().map(Content::from).collect();
-                    assert_eq!(found, std::slice::from_ref(content), "{what}: entry {id} is served wrong");
+                    assert_eq!(
+                        found,
+                        std::slice::from_ref(content),
+                        "{what}: entry {id} is served wrong"
+                    );
                 }
                 Err(error) => {
-                    assert_eq!(error.reason, Reason::StorageCorrupt, "{what}: entry {id}: {error:?}");
+                    assert_eq!(
+                        error.reason,
+                        Reason::StorageCorrupt,
+                        "{what}: entry {id}: {error:?}"
+                    );
                     errors += 1;
                 }
             }
         }
-        let lists = store.search(SearchContextRequest { limit: Some(100), ..SearchContextRequest::default() }).await;
+        let lists = store
+            .search(SearchContextRequest {
+                limit: Some(100),
+                ..SearchContextRequest::default()
+            })
+            .await;
         if let Err(error) = lists {
             assert_eq!(error.reason, Reason::StorageCorrupt, "{what}: {error:?}");
             errors += 1;
@@ -105,7 +133,11 @@ async fn a_damaged_page_is_reported_and_nothing_wrong_is_served() {
 #[tokio::test]
 async fn a_service_refuses_to_start_on_a_damaged_header() {
     let (file, _) = sound().await;
-    for (from, what) in [(0, "magic"), (16, "page size"), (100, "the page of the schema")] {
+    for (from, what) in [
+        (0, "magic"),
+        (16, "page size"),
+        (100, "the page of the schema"),
+    ] {
         let home = Home::new();
         let mut spoilt = file.clone();
         for byte in &mut spoilt[from..from + 8] {
@@ -117,16 +149,27 @@ async fn a_service_refuses_to_start_on_a_damaged_header() {
         let log = service.log();
         assert!(!status.success(), "{what}: {log}");
         assert!(log.contains("damaged"), "{what}: {log}");
-        assert_eq!(std::fs::read(home.database()).expect("the file"), spoilt, "{what}: the file is left as it is");
+        assert_eq!(
+            std::fs::read(home.database()).expect("the file"),
+            spoilt,
+            "{what}: the file is left as it is"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_file_that_is_no_database_is_refused_and_left_alone() {
-    for bytes in [b"a shopping list".to_vec(), vec![0; 3 * PAGE], Random::new(1).bytes(5000)] {
+    for bytes in [
+        b"a shopping list".to_vec(),
+        vec![0; 3 * PAGE],
+        Random::new(1).bytes(5000),
+    ] {
         let directory = tempfile::tempdir().expect("a directory");
         let error = open(directory.path(), &bytes).expect_err("it is no database");
         assert!(matches!(error, OpenError::Corrupt { .. }), "{error}");
-        assert_eq!(std::fs::read(directory.path().join("contexts.db")).expect("the file"), bytes);
+        assert_eq!(
+            std::fs::read(directory.path().join("contexts.db")).expect("the file"),
+            bytes
+        );
     }
 }

@@ -23,17 +23,35 @@ fn check(stored: &BTreeMap<i64, context_model::Entry>) -> Vec<u64> {
     let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in stored.values() {
         let content = Content::from(entry.clone());
-        let serial: u64 = content.word().trim_start_matches("w0n").split('r').next().and_then(|serial| serial.parse().ok()).expect("ours");
-        assert_eq!(content, Content::new(0, serial, 0, &content.thread_id), "an entry is whole");
+        let serial: u64 = content
+            .word()
+            .trim_start_matches("w0n")
+            .split('r')
+            .next()
+            .and_then(|serial| serial.parse().ok())
+            .expect("ours");
+        assert_eq!(
+            content,
+            Content::new(0, serial, 0, &content.thread_id),
+            "an entry is whole"
+        );
         *sizes.entry(serial / BATCH).or_default() += 1;
     }
-    assert!(sizes.values().all(|size| *size == BATCH), "a batch is stored whole or not at all: {sizes:?}");
+    assert!(
+        sizes.values().all(|size| *size == BATCH),
+        "a batch is stored whole or not at all: {sizes:?}"
+    );
     sizes.into_keys().collect()
 }
 
 fn batch(client: u64) -> StoreContextBatchRequest {
-    let entries = (0..BATCH).map(|item| Content::new(0, client * BATCH + item, 0, &format!("client {client}")).request());
-    StoreContextBatchRequest { entries: entries.collect(), atomic: Some(true) }
+    let entries = (0..BATCH).map(|item| {
+        Content::new(0, client * BATCH + item, 0, &format!("client {client}")).request()
+    });
+    StoreContextBatchRequest {
+        entries: entries.collect(),
+        atomic: Some(true),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -57,19 +75,37 @@ async fn cancelled_calls_leave_nothing_half_done_and_harm_nobody() {
     }
     let waiting = i64::try_from(CLIENTS / 2).expect("a small number");
     let queued = async {
-        while door.statistics().await.expect("statistics").connection_metrics.is_none_or(|metrics| metrics.queued_writes < waiting) {}
+        while door
+            .statistics()
+            .await
+            .expect("statistics")
+            .connection_metrics
+            .is_none_or(|metrics| metrics.queued_writes < waiting)
+        {}
     };
-    tokio::time::timeout(Duration::from_secs(60), queued).await.expect("the calls are queued");
+    tokio::time::timeout(Duration::from_secs(60), queued)
+        .await
+        .expect("the calls are queued");
     for call in leaving {
         call.abort();
         let _ = call.await;
     }
     drop(blocker);
     while let Some(outcome) = staying.join_next().await {
-        assert!(outcome.expect("no panic").expect("whoever stays is served").success);
+        assert!(
+            outcome
+                .expect("no panic")
+                .expect("whoever stays is served")
+                .success
+        );
     }
     let found = check(&door.everything().await.expect("entries"));
-    assert!((0..CLIENTS).filter(|client| client % 2 == 0).all(|client| found.contains(&client)), "{found:?}");
+    assert!(
+        (0..CLIENTS)
+            .filter(|client| client % 2 == 0)
+            .all(|client| found.contains(&client)),
+        "{found:?}"
+    );
     assert!(service.terminate().await.success());
     assert_eq!(audit(&home.database()), Vec::<String>::new());
 }
@@ -88,7 +124,11 @@ async fn connections_that_break_at_any_byte_leave_nothing_half_done() {
         );
         let request = [head.as_bytes(), body.as_bytes()].concat();
         // Some break in the head, most in the body, some right after the last byte, before the reply.
-        let sent = if random.chance(20) { request.len() } else { random.below(request.len()) };
+        let sent = if random.chance(20) {
+            request.len()
+        } else {
+            random.below(request.len())
+        };
         let mut stream = TcpStream::connect(address).await.expect("a connection");
         // A service that has refused the request may have closed already.
         let _ = stream.write_all(&request[..sent]).await;
@@ -96,8 +136,17 @@ async fn connections_that_break_at_any_byte_leave_nothing_half_done() {
     }
     check(&home.door().everything().await.expect("entries"));
     let body = serde_json::to_string(&batch(CLIENTS)).expect("JSON");
-    assert_eq!(http::request(address, "POST", "/v1/contexts/batch", &body).await.expect("a reply").status, 200);
-    assert!(service.terminate().await.success(), "no broken connection holds up the stop");
+    assert_eq!(
+        http::request(address, "POST", "/v1/contexts/batch", &body)
+            .await
+            .expect("a reply")
+            .status,
+        200
+    );
+    assert!(
+        service.terminate().await.success(),
+        "no broken connection holds up the stop"
+    );
     assert_eq!(audit(&home.database()), Vec::<String>::new());
 }
 
@@ -117,22 +166,47 @@ async fn slow_clients_do_not_stop_others() {
     ];
     for client in 0..150 {
         let mut stream = TcpStream::connect(address).await.expect("a connection");
-        stream.write_all(starts[client % starts.len()].as_bytes()).await.expect("a few bytes");
+        stream
+            .write_all(starts[client % starts.len()].as_bytes())
+            .await
+            .expect("a few bytes");
         slow.push(stream);
     }
     let body = serde_json::to_string(&batch(0)).expect("JSON");
-    let reply = tokio::time::timeout(Duration::from_secs(10), http::request(address, "POST", "/v1/contexts/batch", &body));
-    assert_eq!(reply.await.expect("others are served meanwhile").expect("a reply").status, 200);
+    let reply = tokio::time::timeout(
+        Duration::from_secs(10),
+        http::request(address, "POST", "/v1/contexts/batch", &body),
+    );
+    assert_eq!(
+        reply
+            .await
+            .expect("others are served meanwhile")
+            .expect("a reply")
+            .status,
+        200
+    );
 
     // Even when they take every connection there is: the silent ones are closed after a while.
     for client in 150..400 {
-        let mut stream = TcpStream::connect(address).await.expect("the system accepts on the service's behalf");
+        let mut stream = TcpStream::connect(address)
+            .await
+            .expect("the system accepts on the service's behalf");
         let _ = stream.write_all(starts[client % 4].as_bytes()).await;
         slow.push(stream);
     }
     let body = serde_json::to_string(&batch(1)).expect("JSON");
-    let reply = tokio::time::timeout(Duration::from_secs(120), http::request(address, "POST", "/v1/contexts/batch", &body));
-    assert_eq!(reply.await.expect("others are served in the end").expect("a reply").status, 200);
+    let reply = tokio::time::timeout(
+        Duration::from_secs(120),
+        http::request(address, "POST", "/v1/contexts/batch", &body),
+    );
+    assert_eq!(
+        reply
+            .await
+            .expect("others are served in the end")
+            .expect("a reply")
+            .status,
+        200
+    );
     drop(slow);
     check(&home.door().everything().await.expect("entries"));
 }

@@ -23,9 +23,14 @@ const WRITERS: usize = 8;
 /// A service inside this process, so that its disk can be made to fail.
 async fn start(directory: &Path) -> Running {
     let flag = |name: &str, file: &str| format!("--{name}={}", directory.join(file).display());
-    let arguments =
-        ["context-service".to_owned(), "--listen=127.0.0.1:0".to_owned(), flag("db-path", "contexts.db"), flag("socket", "s.sock")];
-    let cli: Cli = config::read(arguments.map(Into::into), &|_| None).unwrap_or_else(|error| panic!("{}", error.text));
+    let arguments = [
+        "context-service".to_owned(),
+        "--listen=127.0.0.1:0".to_owned(),
+        flag("db-path", "contexts.db"),
+        flag("socket", "s.sock"),
+    ];
+    let cli: Cli = config::read(arguments.map(Into::into), &|_| None)
+        .unwrap_or_else(|error| panic!("{}", error.text));
     match context_service::start(&cli.config).await {
         Ok(Started::Running(service)) => service,
         Ok(Started::ServedByAnother) => panic!("nobody else serves a new directory"),
@@ -46,17 +51,53 @@ struct Expected {
 }
 
 async fn refused(expected: &Expected, door: &Grpc, address: std::net::SocketAddr) {
-    let error = door.store(content(0).request()).await.expect_err("nothing can be stored");
-    assert_eq!(error.reason, expected.reason, "{:?}: {error:?}", expected.fault);
-    assert!(error.message.len() > 20 && !error.message.contains("SQL"), "a sentence: {}", error.message);
-    let status =
-        door.client().store_context(context_proto::v1::StoreContextRequest::from(content(0).request())).await.expect_err("as above");
-    assert_eq!(status.code(), expected.code, "{:?}: {status:?}", expected.fault);
+    let error = door
+        .store(content(0).request())
+        .await
+        .expect_err("nothing can be stored");
+    assert_eq!(
+        error.reason, expected.reason,
+        "{:?}: {error:?}",
+        expected.fault
+    );
+    assert!(
+        error.message.len() > 20 && !error.message.contains("SQL"),
+        "a sentence: {}",
+        error.message
+    );
+    let status = door
+        .client()
+        .store_context(context_proto::v1::StoreContextRequest::from(
+            content(0).request(),
+        ))
+        .await
+        .expect_err("as above");
+    assert_eq!(
+        status.code(),
+        expected.code,
+        "{:?}: {status:?}",
+        expected.fault
+    );
     let body = serde_json::to_string(&content(0).request()).expect("JSON");
-    let reply = http::request(address, "POST", "/v1/contexts", &body).await.expect("a reply");
-    assert_eq!(reply.status, expected.status, "{:?}: {}", expected.fault, reply.body);
-    assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{}", reply.head);
-    assert!(reply.body.contains(expected.reason.as_str()), "{}", reply.body);
+    let reply = http::request(address, "POST", "/v1/contexts", &body)
+        .await
+        .expect("a reply");
+    assert_eq!(
+        reply.status, expected.status,
+        "{:?}: {}",
+        expected.fault, reply.body
+    );
+    assert_eq!(
+        reply.header("content-type"),
+        Some("application/problem+json"),
+        "{}",
+        reply.head
+    );
+    assert!(
+        reply.body.contains(expected.reason.as_str()),
+        "{}",
+        reply.body
+    );
 }
 
 async fn survives(expected: Expected) {
@@ -79,12 +120,34 @@ async fn survives(expected: Expected) {
 
         refused(&expected, &door, address).await;
         let during = settle(&door, &mut ledgers).await;
-        nothing_wrong(&during, &format!("{:?}, round {round}: reads while the disk fails", expected.fault));
+        nothing_wrong(
+            &during,
+            &format!(
+                "{:?}, round {round}: reads while the disk fails",
+                expected.fault
+            ),
+        );
         disk.set_fault(Fault::None);
-        nothing_wrong(&settle(&door, &mut ledgers).await, &format!("{:?}, round {round}: reads afterwards", expected.fault));
-        let id = door.store(content(round as u64 + 1).request()).await.expect("writes go on when there is room").context_id;
-        let request = context_model::DeleteContextRequest { context_ids: Some(vec![id]), thread_id: None };
-        assert_eq!(door.delete(request).await.expect("deleting works too").deleted_count, 1);
+        nothing_wrong(
+            &settle(&door, &mut ledgers).await,
+            &format!("{:?}, round {round}: reads afterwards", expected.fault),
+        );
+        let id = door
+            .store(content(round as u64 + 1).request())
+            .await
+            .expect("writes go on when there is room")
+            .context_id;
+        let request = context_model::DeleteContextRequest {
+            context_ids: Some(vec![id]),
+            thread_id: None,
+        };
+        assert_eq!(
+            door.delete(request)
+                .await
+                .expect("deleting works too")
+                .deleted_count,
+            1
+        );
     }
     stop.cancel();
     running.await.expect("the service stops");
@@ -93,22 +156,46 @@ async fn survives(expected: Expected) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_writes_serves_reads_and_recovers() {
-    survives(Expected { fault: Fault::Full, reason: Reason::StorageFull, code: tonic::Code::ResourceExhausted, status: 507 }).await;
+    survives(Expected {
+        fault: Fault::Full,
+        reason: Reason::StorageFull,
+        code: tonic::Code::ResourceExhausted,
+        status: 507,
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_disk_refuses_writes_serves_reads_and_recovers() {
-    survives(Expected { fault: Fault::ReadOnly, reason: Reason::StorageReadOnly, code: tonic::Code::ResourceExhausted, status: 507 }).await;
+    survives(Expected {
+        fault: Fault::ReadOnly,
+        reason: Reason::StorageReadOnly,
+        code: tonic::Code::ResourceExhausted,
+        status: 507,
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_whose_writes_fail_refuses_writes_serves_reads_and_recovers() {
-    survives(Expected { fault: Fault::WriteError, reason: Reason::StoreUnavailable, code: tonic::Code::Unavailable, status: 503 }).await;
+    survives(Expected {
+        fault: Fault::WriteError,
+        reason: Reason::StoreUnavailable,
+        code: tonic::Code::Unavailable,
+        status: 503,
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_whose_syncs_fail_acknowledges_nothing_and_recovers() {
-    survives(Expected { fault: Fault::SyncError, reason: Reason::StoreUnavailable, code: tonic::Code::Unavailable, status: 503 }).await;
+    survives(Expected {
+        fault: Fault::SyncError,
+        reason: Reason::StoreUnavailable,
+        code: tonic::Code::Unavailable,
+        status: 503,
+    })
+    .await;
 }
 
 /// A service on a file system of its own with 6 MB, 3 of them taken. `None` where mounting is not allowed.
@@ -117,9 +204,16 @@ async fn on_a_small_file_system(home: &Home) -> Option<Service> {
     let small = home.path().join("small");
     std::fs::create_dir(&small).expect("a directory");
     let mut command = home.command_at(Path::new("unshare"));
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]).arg(binary("context-service")).arg(&small);
+    command
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", script])
+        .arg(binary("context-service"))
+        .arg(&small);
     command.env("DB_PATH", small.join("contexts.db"));
-    if !Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).status().is_ok_and(|status| status.success()) {
+    if !Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "true"])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return None;
     }
     let mut service = home.spawn_as(command);
@@ -137,7 +231,10 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
     let door = home.door();
     let mut stored = Vec::new();
     let error = loop {
-        let content = Content { images: Vec::new(), ..content(stored.len() as u64 + 1) };
+        let content = Content {
+            images: Vec::new(),
+            ..content(stored.len() as u64 + 1)
+        };
         match door.store(content.request()).await {
             Ok(reply) => stored.push((reply.context_id, content)),
             Err(error) => break error,
@@ -147,15 +244,25 @@ async fn a_file_system_that_really_fills_up_refuses_writes_serves_reads_and_reco
     assert_eq!(error.reason, Reason::StorageFull, "{error:?}");
     let check = async || {
         let found = door.everything().await.expect("reads go on");
-        assert!(stored.iter().all(|(id, content)| found.get(id).is_some_and(|entry| Content::from(entry.clone()) == *content)));
+        assert!(stored.iter().all(|(id, content)| {
+            found
+                .get(id)
+                .is_some_and(|entry| Content::from(entry.clone()) == *content)
+        }));
         found.len()
     };
     assert_eq!(check().await, stored.len());
     assert!(service.is_running());
 
-    let ballast = format!("/proc/{}/root{}", service.pid().as_raw_nonzero(), home.path().join("small/ballast").display());
+    let ballast = format!(
+        "/proc/{}/root{}",
+        service.pid().as_raw_nonzero(),
+        home.path().join("small/ballast").display()
+    );
     std::fs::remove_file(ballast).expect("the ballast can be thrown off");
-    door.store(content(0).request()).await.expect("writes go on when there is room");
+    door.store(content(0).request())
+        .await
+        .expect("writes go on when there is room");
     assert_eq!(check().await, stored.len() + 1);
     assert!(service.terminate().await.success());
 }
@@ -165,10 +272,12 @@ async fn a_new_database_on_a_full_disk_is_refused_with_a_sentence() {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = Disk::attach(directory.path());
     disk.set_fault(Fault::Full);
-    let error = Embedded::open(Config::new(directory.path().join("contexts.db"))).expect_err("there is no room");
+    let error = Embedded::open(Config::new(directory.path().join("contexts.db")))
+        .expect_err("there is no room");
     assert!(matches!(error, OpenError::Full { .. }), "{error}");
     disk.set_fault(Fault::None);
-    let store = Embedded::open(Config::new(directory.path().join("contexts.db"))).expect("there is room now");
+    let store = Embedded::open(Config::new(directory.path().join("contexts.db")))
+        .expect("there is room now");
     store.store(content(1).request()).await.expect("it works");
     store.close().await;
 }
@@ -185,7 +294,10 @@ async fn an_existing_database_on_a_full_disk_can_still_be_read() {
     disk.set_fault(Fault::Full);
     let store = Embedded::open(config()).expect("opening needs no room");
     assert_eq!(store.everything().await.expect("reads go on").len(), 1);
-    let error = store.store(content(2).request()).await.expect_err("there is no room");
+    let error = store
+        .store(content(2).request())
+        .await
+        .expect_err("there is no room");
     assert_eq!(error.reason, Reason::StorageFull);
     store.close().await;
 }

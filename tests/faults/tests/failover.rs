@@ -39,7 +39,10 @@ struct Shared {
 impl Shared {
     fn note_first(&self, first: &Mutex<Option<Duration>>) {
         if let Some(promoted) = *self.promoted.lock().expect("nobody panics") {
-            first.lock().expect("nobody panics").get_or_insert(promoted.elapsed());
+            first
+                .lock()
+                .expect("nobody panics")
+                .get_or_insert(promoted.elapsed());
         }
     }
 }
@@ -65,8 +68,17 @@ async fn write(door: Grpc, writer: usize, shared: Arc<Shared>) -> Told {
         serial += 1;
         let text = format!("w{writer}n{serial} and some words");
         // Half of them write into a thread of their own, half into one of all.
-        let thread_id = if writer.is_multiple_of(2) { format!("thread-{writer}") } else { "shared".to_owned() };
-        let request = StoreContextRequest { thread_id, source: "agent".into(), text: text.clone(), ..StoreContextRequest::default() };
+        let thread_id = if writer.is_multiple_of(2) {
+            format!("thread-{writer}")
+        } else {
+            "shared".to_owned()
+        };
+        let request = StoreContextRequest {
+            thread_id,
+            source: "agent".into(),
+            text: text.clone(),
+            ..StoreContextRequest::default()
+        };
         loop {
             let promoted = shared.promoted.lock().expect("nobody panics").is_some();
             match store(&door, &request, (writer < WITH_KEY).then_some(&*text)).await {
@@ -80,12 +92,23 @@ async fn write(door: Grpc, writer: usize, shared: Arc<Shared>) -> Told {
                     break;
                 }
                 Err(error) => {
-                    assert!(shared.crashed.load(Ordering::SeqCst), "writer {writer} was refused before the crash: {error:?}");
-                    assert!(matches!(error.reason, Reason::StoreUnavailable | Reason::Overloaded), "writer {writer}: {error:?}");
+                    assert!(
+                        shared.crashed.load(Ordering::SeqCst),
+                        "writer {writer} was refused before the crash: {error:?}"
+                    );
+                    assert!(
+                        matches!(error.reason, Reason::StoreUnavailable | Reason::Overloaded),
+                        "writer {writer}: {error:?}"
+                    );
                     shared.refused.fetch_add(1, Ordering::SeqCst);
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     if writer >= WITH_KEY {
-                        if is_unknown(&error) { &mut told.unknown } else { &mut told.refused }.insert(text);
+                        if is_unknown(&error) {
+                            &mut told.unknown
+                        } else {
+                            &mut told.refused
+                        }
+                        .insert(text);
                         break;
                     }
                 }
@@ -95,25 +118,45 @@ async fn write(door: Grpc, writer: usize, shared: Arc<Shared>) -> Told {
     told
 }
 
-async fn store(door: &Grpc, request: &StoreContextRequest, key: Option<&str>) -> Result<i64, Error> {
+async fn store(
+    door: &Grpc,
+    request: &StoreContextRequest,
+    key: Option<&str>,
+) -> Result<i64, Error> {
     let mut message = tonic::Request::new(pb::StoreContextRequest::from(request.clone()));
     if let Some(key) = key {
-        message.metadata_mut().insert("idempotency-key", key.replace(' ', "-").parse().expect("ASCII"));
+        message.metadata_mut().insert(
+            "idempotency-key",
+            key.replace(' ', "-").parse().expect("ASCII"),
+        );
     }
-    let reply = door.client().store_context(message).await.map_err(|status| context_proto::error_from_status(&status))?;
+    let reply = door
+        .client()
+        .store_context(message)
+        .await
+        .map_err(|status| context_proto::error_from_status(&status))?;
     Ok(context_model::StoreContextReply::from(reply.into_inner()).context_id)
 }
 
 async fn read(door: Grpc, shared: Arc<Shared>) -> usize {
     let mut failures = 0;
-    while !shared.stop.load(Ordering::SeqCst) || shared.first_read.lock().expect("nobody panics").is_none() {
+    while !shared.stop.load(Ordering::SeqCst)
+        || shared.first_read.lock().expect("nobody panics").is_none()
+    {
         let promoted = shared.promoted.lock().expect("nobody panics").is_some();
-        let request = GetContextByIdsRequest { context_ids: vec![1], include_images: None, min_revision: None };
+        let request = GetContextByIdsRequest {
+            context_ids: vec![1],
+            include_images: None,
+            min_revision: None,
+        };
         match door.get(request).await {
             Ok(_) if promoted => shared.note_first(&shared.first_read),
             Ok(_) => {}
             Err(error) => {
-                assert!(shared.crashed.load(Ordering::SeqCst), "a read was refused before the crash: {error:?}");
+                assert!(
+                    shared.crashed.load(Ordering::SeqCst),
+                    "a read was refused before the crash: {error:?}"
+                );
                 failures += 1;
             }
         }
@@ -127,8 +170,15 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
     let Some(programs) = programs() else { return };
     let mut primary = Server::start(&programs).await;
     let standby = primary.synchronous_standby().await;
-    let string = format!("postgresql://postgres@{},{}/postgres?target_session_attrs=read-write", primary.address(), standby.address());
-    let home = Home::new().with("STORAGE_BACKEND", "postgresql").with("POSTGRESQL_CONNECTION_STRING", string).with("LOG_LEVEL", "INFO");
+    let string = format!(
+        "postgresql://postgres@{},{}/postgres?target_session_attrs=read-write",
+        primary.address(),
+        standby.address()
+    );
+    let home = Home::new()
+        .with("STORAGE_BACKEND", "postgresql")
+        .with("POSTGRESQL_CONNECTION_STRING", string)
+        .with("LOG_LEVEL", "INFO");
     let mut service = home.start().await;
 
     let shared = Arc::new(Shared::default());
@@ -137,11 +187,17 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
         writers.spawn(write(home.door(), writer, Arc::clone(&shared)));
     }
     let reader = tokio::spawn(read(home.door(), Arc::clone(&shared)));
-    wait_for("the writers write", || (shared.acknowledged.load(Ordering::SeqCst) >= BEFORE).then_some(())).await;
+    wait_for("the writers write", || {
+        (shared.acknowledged.load(Ordering::SeqCst) >= BEFORE).then_some(())
+    })
+    .await;
     shared.crashed.store(true, Ordering::SeqCst);
     primary.crash().await;
     // Nobody can write now, and everybody is told so at once.
-    wait_for("writers are refused", || (shared.refused.load(Ordering::SeqCst) >= WRITERS).then_some(())).await;
+    wait_for("writers are refused", || {
+        (shared.refused.load(Ordering::SeqCst) >= WRITERS).then_some(())
+    })
+    .await;
     standby.promote().await;
     *shared.promoted.lock().expect("nobody panics") = Some(Instant::now());
     shared.stop.store(true, Ordering::SeqCst);
@@ -156,11 +212,21 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
         reader.await.expect("the reader does not panic")
     };
     let ended = tokio::time::timeout(Duration::from_secs(60), ends).await;
-    let failed_reads = ended.unwrap_or_else(|_| panic!("everybody is answered again: {}", service.log()));
-    assert!(service.is_running(), "the service needs no restart: {}", service.log());
+    let failed_reads =
+        ended.unwrap_or_else(|_| panic!("everybody is answered again: {}", service.log()));
+    assert!(
+        service.is_running(),
+        "the service needs no restart: {}",
+        service.log()
+    );
 
     check(&standby, &all).await;
-    let first = |first: &Mutex<Option<Duration>>| first.lock().expect("nobody panics").expect("answered after the promotion");
+    let first = |first: &Mutex<Option<Duration>>| {
+        first
+            .lock()
+            .expect("nobody panics")
+            .expect("answered after the promotion")
+    };
     let (written, read) = (first(&shared.first_write), first(&shared.first_read));
     eprintln!(
         "{} acknowledged writes, 0 lost; {} refused, {} of unknown outcome; {failed_reads} reads refused; \
@@ -169,27 +235,62 @@ async fn a_failover_loses_no_acknowledged_write_and_needs_no_restart() {
         all.refused.len(),
         all.unknown.len()
     );
-    assert!(written < SLACK && read < SLACK, "the service comes back: {written:?}, {read:?}");
-    assert!(service.log().contains("PostgreSQL answers again"), "the circuit closes: {}", service.log());
+    assert!(
+        written < SLACK && read < SLACK,
+        "the service comes back: {written:?}, {read:?}"
+    );
+    assert!(
+        service.log().contains("PostgreSQL answers again"),
+        "the circuit closes: {}",
+        service.log()
+    );
     assert!(service.terminate().await.success());
 }
 
 /// Compares what the new primary has with what the writers were told.
 async fn check(standby: &Server, told: &Told) {
     let client = standby.connect().await;
-    let rows = client.query("SELECT id, text FROM context.entries", &[]).await.expect("the entries are read");
+    let rows = client
+        .query("SELECT id, text FROM context.entries", &[])
+        .await
+        .expect("the entries are read");
     let stored: BTreeMap<i64, String> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let lost: Vec<_> = told.acknowledged.iter().filter(|(id, text)| stored.get(id) != Some(*text)).collect();
-    assert!(lost.is_empty(), "{} acknowledged writes are lost or different: {lost:?}", lost.len());
+    let lost: Vec<_> = told
+        .acknowledged
+        .iter()
+        .filter(|(id, text)| stored.get(id) != Some(*text))
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "{} acknowledged writes are lost or different: {lost:?}",
+        lost.len()
+    );
     let texts: BTreeSet<&String> = stored.values().collect();
     assert_eq!(texts.len(), stored.len(), "nothing was stored twice");
-    let back: Vec<_> = told.refused.iter().filter(|text| texts.contains(text)).collect();
-    assert!(back.is_empty(), "refused as if nothing had happened, yet stored: {back:?}");
+    let back: Vec<_> = told
+        .refused
+        .iter()
+        .filter(|text| texts.contains(text))
+        .collect();
+    assert!(
+        back.is_empty(),
+        "refused as if nothing had happened, yet stored: {back:?}"
+    );
     let known: BTreeSet<&String> = told.acknowledged.values().chain(&told.unknown).collect();
     let strange: Vec<_> = texts.difference(&known).collect();
-    assert!(strange.is_empty(), "stored, and nobody was told: {strange:?}");
+    assert!(
+        strange.is_empty(),
+        "stored, and nobody was told: {strange:?}"
+    );
     let sums = "SELECT count(*), min(revision), max(revision), (SELECT revision FROM context.owners) FROM context.changes";
-    let row = client.query_one(sums, &[]).await.expect("the changes are counted");
+    let row = client
+        .query_one(sums, &[])
+        .await
+        .expect("the changes are counted");
     let all = i64::try_from(stored.len()).expect("few");
-    assert_eq!((row.get::<_, i64>(0), row.get(1), row.get(2), row.get(3)), (all, 1_i64, all, all), "revisions without a gap");
+    assert_eq!(
+        (row.get::<_, i64>(0), row.get(1), row.get(2), row.get(3)),
+        (all, 1_i64, all, all),
+        "revisions without a gap"
+    );
 }

@@ -34,7 +34,12 @@ async fn eight_gateways_with_25_writers_each_share_one_service() {
         let home = Arc::clone(&home);
         starting.spawn(async move { Gateway::start(&home).await });
     }
-    let gateways: Vec<Arc<Gateway>> = starting.join_all().await.into_iter().map(Arc::new).collect();
+    let gateways: Vec<Arc<Gateway>> = starting
+        .join_all()
+        .await
+        .into_iter()
+        .map(Arc::new)
+        .collect();
 
     // All at once, so that eight first calls look for a service that is not there.
     let mut writers = JoinSet::new();
@@ -54,34 +59,60 @@ async fn eight_gateways_with_25_writers_each_share_one_service() {
         }
     }
     writers.join_all().await;
-    assert_eq!(services_of(&home.database()).len(), 1, "exactly one service");
+    assert_eq!(
+        services_of(&home.database()).len(),
+        1,
+        "exactly one service"
+    );
     let total = GATEWAYS * WRITERS * ENTRIES;
     let stored = home.door().everything().await.expect("entries");
     assert_eq!(stored.len(), total);
-    let texts: std::collections::BTreeSet<&String> = stored.values().map(|entry| &entry.text_content).collect();
+    let texts: std::collections::BTreeSet<&String> =
+        stored.values().map(|entry| &entry.text_content).collect();
     assert_eq!(texts.len(), total, "each once");
 
     // The service is killed; whoever calls next brings it back.
-    let [killed] = services_of(&home.database())[..] else { panic!("one service") };
+    let [killed] = services_of(&home.database())[..] else {
+        panic!("one service")
+    };
     kill_process(killed, Signal::KILL).expect("it runs");
-    wait_for("the service is gone", || (!services_of(&home.database()).contains(&killed)).then_some(())).await;
+    wait_for("the service is gone", || {
+        (!services_of(&home.database()).contains(&killed)).then_some(())
+    })
+    .await;
     let mut calls = JoinSet::new();
     for gateway in &gateways {
         let gateway = Arc::clone(gateway);
         calls.spawn(async move { gateway.call("get_statistics", json!({})).await });
     }
     for outcome in calls.join_all().await {
-        assert_eq!(outcome.expect("the next call works")["total_entries"], total);
+        assert_eq!(
+            outcome.expect("the next call works")["total_entries"],
+            total
+        );
     }
-    assert_eq!(services_of(&home.database()).len(), 1, "exactly one service again");
+    assert_eq!(
+        services_of(&home.database()).len(),
+        1,
+        "exactly one service again"
+    );
 
     for gateway in gateways {
         let gateway = Arc::into_inner(gateway).expect("no call is under way");
-        assert!(gateway.leave().await.success(), "a gateway ends with its client");
+        assert!(
+            gateway.leave().await.success(),
+            "a gateway ends with its client"
+        );
     }
-    wait_for("the service ends when nobody needs it", || services_of(&home.database()).is_empty().then_some(())).await;
+    wait_for("the service ends when nobody needs it", || {
+        services_of(&home.database()).is_empty().then_some(())
+    })
+    .await;
     let log = home.database().with_extension("db-wal");
-    assert!(std::fs::metadata(log).map_or(0, |log| log.len()) == 0, "it moved its log into the database");
+    assert!(
+        std::fs::metadata(log).map_or(0, |log| log.len()) == 0,
+        "it moved its log into the database"
+    );
     assert_eq!(audit(&home.database()), Vec::<String>::new());
 }
 
@@ -91,7 +122,10 @@ async fn a_service_started_by_hand_takes_over_from_a_gateways() {
     let _sweep = Sweep(home.database());
     let gateway = Gateway::start(&home).await;
     let entry = json!({ "thread_id": "t", "source": "user", "text": "stored before the takeover" });
-    gateway.call("store_context", entry).await.expect("it is stored");
+    gateway
+        .call("store_context", entry)
+        .await
+        .expect("it is stored");
     let automatic = services_of(&home.database());
     assert_eq!(automatic.len(), 1);
 
@@ -105,12 +139,24 @@ async fn a_service_started_by_hand_takes_over_from_a_gateways() {
     signals.stop.store(true, Ordering::SeqCst);
     let mut ledgers = load.finish().await;
 
-    wait_for("one service is left", || (services_of(&home.database()) == [by_hand.pid()]).then_some(())).await;
-    let found = gateway.call("search_context", json!({ "thread_id": "t" })).await.expect("the gateway found the new service");
+    wait_for("one service is left", || {
+        (services_of(&home.database()) == [by_hand.pid()]).then_some(())
+    })
+    .await;
+    let found = gateway
+        .call("search_context", json!({ "thread_id": "t" }))
+        .await
+        .expect("the gateway found the new service");
     assert_eq!(found["count"], 1, "{found}");
-    let request = context_model::DeleteContextRequest { context_ids: None, thread_id: Some("t".into()) };
+    let request = context_model::DeleteContextRequest {
+        context_ids: None,
+        thread_id: Some("t".into()),
+    };
     home.door().delete(request).await.expect("deleted");
-    nothing_wrong(&settle(&home.door(), &mut ledgers).await, "after the takeover");
+    nothing_wrong(
+        &settle(&home.door(), &mut ledgers).await,
+        "after the takeover",
+    );
     assert!(by_hand.terminate().await.success());
     assert_eq!(audit(&home.database()), Vec::<String>::new());
 }
@@ -122,7 +168,16 @@ async fn a_second_service_started_by_hand_is_refused_with_a_sentence() {
     let mut second = home.spawn();
     assert!(!second.ended().await.success());
     let log = second.log();
-    assert!(log.contains("is held by process") && log.contains("started by hand"), "{log}");
-    assert!(log.contains(&first.pid().as_raw_nonzero().to_string()), "it names the process: {log}");
-    home.door().statistics().await.expect("the first one is unharmed");
+    assert!(
+        log.contains("is held by process") && log.contains("started by hand"),
+        "{log}"
+    );
+    assert!(
+        log.contains(&first.pid().as_raw_nonzero().to_string()),
+        "it names the process: {log}"
+    );
+    home.door()
+        .statistics()
+        .await
+        .expect("the first one is unharmed");
 }

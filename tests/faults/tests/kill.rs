@@ -36,7 +36,10 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
             kill_while_starting(&home, &mut random).await;
         }
         let mut service = home.start().await;
-        nothing_wrong(&settle(&home.door(), &mut ledgers).await, &format!("round {round}, after the start"));
+        nothing_wrong(
+            &settle(&home.door(), &mut ledgers).await,
+            &format!("round {round}, after the start"),
+        );
 
         let signals = Arc::new(Signals::default());
         let load = Load::start(ledgers, &random, &signals, |_| home.door());
@@ -46,21 +49,31 @@ async fn kill_dash_nine_loses_no_acknowledged_write_and_leaves_no_half_one() {
         signals.fault.store(true, Ordering::SeqCst);
         if random.chance(20) {
             // In the middle of an orderly stop.
-            rustix::process::kill_process(service.pid(), rustix::process::Signal::TERM).expect("the service runs");
+            rustix::process::kill_process(service.pid(), rustix::process::Signal::TERM)
+                .expect("the service runs");
             tokio::time::sleep(Duration::from_micros(random.below(60_000) as u64)).await;
         }
         service.kill();
         ledgers = load.finish().await;
 
         if database_exists(&home.database()) {
-            nothing_wrong(&audit_copy(&home.database()), &format!("round {round}, in the files"));
+            nothing_wrong(
+                &audit_copy(&home.database()),
+                &format!("round {round}, in the files"),
+            );
         }
     }
     let service = home.start().await;
-    nothing_wrong(&settle(&home.door(), &mut ledgers).await, "after the last round");
+    nothing_wrong(
+        &settle(&home.door(), &mut ledgers).await,
+        "after the last round",
+    );
     let acknowledged: usize = ledgers.iter().map(|ledger| ledger.acknowledged).sum();
     eprintln!("{rounds} rounds, {acknowledged} acknowledged writes, 0 lost");
     assert!(acknowledged > rounds, "the writers wrote");
-    assert!(service.terminate().await.success(), "a service that is asked to stop ends well");
+    assert!(
+        service.terminate().await.success(),
+        "a service that is asked to stop ends well"
+    );
     nothing_wrong(&audit(&home.database()), "after an orderly stop");
 }

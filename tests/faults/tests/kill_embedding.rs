@@ -16,7 +16,9 @@ use context_faults::random::{Random, rounds, seed};
 use context_model::{Filter, Source, StoreContextRequest};
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
 use context_providers::{Embedder as _, Role};
-use context_store::{EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _};
+use context_store::{
+    EmbeddingModel, OwnerId, RankSearch, Read, SemanticSearch, Store as _, VectorStore as _,
+};
 use context_store_sqlite::{Config, SqliteStore};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Text};
@@ -29,7 +31,9 @@ fn model() -> PathBuf {
 }
 
 fn home() -> Home {
-    Home::new().with("EMBEDDING_MODEL_PATH", model()).with("RERANK_STORE_TOKENS", "true")
+    Home::new()
+        .with("EMBEDDING_MODEL_PATH", model())
+        .with("RERANK_STORE_TOKENS", "true")
 }
 
 #[derive(QueryableByName)]
@@ -62,7 +66,8 @@ fn copy(database: &Path) -> tempfile::TempDir {
     for suffix in ["", "-wal", "-journal"] {
         let from = PathBuf::from(format!("{}{suffix}", database.display()));
         if from.exists() {
-            std::fs::copy(from, directory.path().join(format!("contexts.db{suffix}"))).expect("room for a copy");
+            std::fs::copy(from, directory.path().join(format!("contexts.db{suffix}")))
+                .expect("room for a copy");
         }
     }
     directory
@@ -91,19 +96,36 @@ fn counts(database: &Path) -> Counts {
 /// Makes every vector again and compares it with the stored one.
 async fn vectors_are_of_their_texts(chunks: &[Chunk]) -> Vec<String> {
     let directory = ModelDirectory::new(model(), None);
-    let embedder = LocalEmbedder::load(&directory, Prefixes::default(), ChunkWish::default()).expect("the model loads");
+    let embedder = LocalEmbedder::load(&directory, Prefixes::default(), ChunkWish::default())
+        .expect("the model loads");
     let part = |chunk: &Chunk| {
         let length = usize::try_from(chunk.end_char - chunk.start_char).expect("a length");
-        chunk.text.chars().skip(usize::try_from(chunk.start_char).expect("a place")).take(length).collect::<String>()
+        chunk
+            .text
+            .chars()
+            .skip(usize::try_from(chunk.start_char).expect("a place"))
+            .take(length)
+            .collect::<String>()
     };
     let texts: Vec<String> = chunks.iter().map(part).collect();
-    let expected = embedder.embed(texts, Role::Document).await.expect("the texts can be embedded");
+    let expected = embedder
+        .embed(texts, Role::Document)
+        .await
+        .expect("the texts can be embedded");
     let cosine = |(chunk, expected): (&Chunk, &Vec<f32>)| {
-        let stored = chunk.vector.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")));
+        let stored = chunk
+            .vector
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")));
         stored.zip(expected).map(|(a, b)| a * b).sum::<f32>()
     };
-    let wrong = chunks.iter().zip(&expected).filter(|pair| cosine((pair.0, pair.1)) < 0.999);
-    wrong.map(|(chunk, _)| format!("the vector of another text: {:.60}", chunk.text)).collect()
+    let wrong = chunks
+        .iter()
+        .zip(&expected)
+        .filter(|pair| cosine((pair.0, pair.1)) < 0.999);
+    wrong
+        .map(|(chunk, _)| format!("the vector of another text: {:.60}", chunk.text))
+        .collect()
 }
 
 /// Opens the database as a start does, and compares the index with the vectors in it.
@@ -111,15 +133,51 @@ async fn index_equals_the_database(database: &Path) {
     let chunks = chunks(database);
     let counted = counts(database);
     let store = SqliteStore::open(Config::new(database)).expect("the database opens");
-    let of = |chunk: &Chunk| EmbeddingModel { identity: chunk.model.clone(), dimensions: (chunk.vector.len() / 4) as u32 };
-    let Some(first) = chunks.first() else { panic!("there are vectors") };
-    let embedded = store.embedded_entries(&OwnerId::default(), &of(first)).await.expect("counted");
+    let of = |chunk: &Chunk| EmbeddingModel {
+        identity: chunk.model.clone(),
+        dimensions: (chunk.vector.len() / 4) as u32,
+    };
+    let Some(first) = chunks.first() else {
+        panic!("there are vectors")
+    };
+    let embedded = store
+        .embedded_entries(&OwnerId::default(), &of(first))
+        .await
+        .expect("counted");
     assert_eq!(embedded, counted.embedded, "the index counts the entries");
     for chunk in chunks.iter().step_by(3) {
-        let vector = chunk.vector.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes"))).collect();
-        let search = RankSearch { fts: None, semantic: Some(SemanticSearch { model: of(chunk), vector }), depth: 1, explain: false };
-        let found = store.rank(&OwnerId::default(), search, Filter::default(), Read::default()).await.expect("the search works");
-        assert!(found.semantic.first().is_some_and(|found| found.distance < 1e-3), "{:?} of {:.60}", found.semantic, chunk.text);
+        let vector = chunk
+            .vector
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+            .collect();
+        let search = RankSearch {
+            fts: None,
+            semantic: Some(SemanticSearch {
+                model: of(chunk),
+                vector,
+            }),
+            depth: 1,
+            explain: false,
+        };
+        let found = store
+            .rank(
+                &OwnerId::default(),
+                search,
+                Filter::default(),
+                Read::default(),
+            )
+            .await
+            .expect("the search works");
+        assert!(
+            found
+                .semantic
+                .first()
+                .is_some_and(|found| found.distance < 1e-3),
+            "{:?} of {:.60}",
+            found.semantic,
+            chunk.text
+        );
     }
     store.close().await;
 }
@@ -133,7 +191,10 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
     for round in 0..rounds {
         let mut random = random.part(round as u64);
         let mut service = home.start().await;
-        nothing_wrong(&settle(&home.door(), &mut ledgers).await, &format!("round {round}, after the start"));
+        nothing_wrong(
+            &settle(&home.door(), &mut ledgers).await,
+            &format!("round {round}, after the start"),
+        );
         let signals = Arc::new(Signals::default());
         let load = Load::start(ledgers, &random, &signals, |_| home.door());
         signals.acknowledged(10 + random.below(80), &load).await;
@@ -146,26 +207,44 @@ async fn kill_dash_nine_under_writers_leaves_every_entry_with_the_vectors_of_its
         let left = left.path().join("contexts.db");
         nothing_wrong(&audit(&left), &format!("round {round}, in the files"));
         // The model is inside the service and answers, so that no entry had to wait.
-        let Counts { entries, embedded, without_tokens } = counts(&left);
+        let Counts {
+            entries,
+            embedded,
+            without_tokens,
+        } = counts(&left);
         assert_eq!((embedded, without_tokens), (entries, 0), "round {round}");
-        nothing_wrong(&vectors_are_of_their_texts(&chunks(&left)).await, &format!("round {round}, in the files"));
+        nothing_wrong(
+            &vectors_are_of_their_texts(&chunks(&left)).await,
+            &format!("round {round}, in the files"),
+        );
     }
     let service = home.start().await;
-    nothing_wrong(&settle(&home.door(), &mut ledgers).await, "after the last round");
-    assert!(service.terminate().await.success(), "a service that is asked to stop ends well");
+    nothing_wrong(
+        &settle(&home.door(), &mut ledgers).await,
+        "after the last round",
+    );
+    assert!(
+        service.terminate().await.success(),
+        "a service that is asked to stop ends well"
+    );
     nothing_wrong(&audit(&home.database()), "after an orderly stop");
     index_equals_the_database(&home.database()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_the_old_vectors_nor_the_new_ones() {
+async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_the_old_vectors_nor_the_new_ones()
+ {
     const ENTRIES: usize = 800;
     let mut random = Random::new(seed());
     let home = home().with("EMBEDDING_MODEL", "first");
     let mut service = home.start().await;
     let door = home.door();
     for n in 0..ENTRIES {
-        let text = format!("entry {n} of thread {}: {}", n % 7, "agents search the database. ".repeat(1 + n % 5));
+        let text = format!(
+            "entry {n} of thread {}: {}",
+            n % 7,
+            "agents search the database. ".repeat(1 + n % 5)
+        );
         let request = StoreContextRequest {
             thread_id: format!("t{}", n % 7),
             source: Source::User.as_str().to_owned(),
@@ -176,15 +255,27 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
     }
     let command = || {
         let mut command = home.command("context-service");
-        command.arg("reembed").env("EMBEDDING_MODEL", "second").stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .arg("reembed")
+            .env("EMBEDDING_MODEL", "second")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command.spawn().expect("the command starts")
     };
-    let gathered = |database: &Path| chunks(database).iter().filter(|chunk| chunk.model.starts_with("second")).count();
+    let gathered = |database: &Path| {
+        chunks(database)
+            .iter()
+            .filter(|chunk| chunk.model.starts_with("second"))
+            .count()
+    };
     let (mut before, mut kills_in_the_middle) = (0, 0);
     let mut delay = 10_000.0;
     for round in 0..rounds("CONTEXT_FAULTS_MOVE_KILLS", 30) {
         let mut moving = command();
-        tokio::time::sleep(Duration::from_micros(delay as u64 + random.below(5_000) as u64)).await;
+        tokio::time::sleep(Duration::from_micros(
+            delay as u64 + random.below(5_000) as u64,
+        ))
+        .await;
         // The command first: without a service it would do the work itself.
         moving.kill().expect("a child");
         service.kill();
@@ -192,11 +283,21 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
         let left = copy(&home.database());
         let left = left.path().join("contexts.db");
         nothing_wrong(&audit(&left), &format!("round {round}, in the files"));
-        let Counts { embedded, without_tokens, .. } = counts(&left);
-        assert_eq!(embedded, ENTRIES as i64, "round {round}: searches had all vectors of one model all the time");
+        let Counts {
+            embedded,
+            without_tokens,
+            ..
+        } = counts(&left);
+        assert_eq!(
+            embedded, ENTRIES as i64,
+            "round {round}: searches had all vectors of one model all the time"
+        );
         assert_eq!(without_tokens, 0, "round {round}");
         let now = gathered(&left);
-        assert!(now >= before, "round {round}: {now} of {before} entries that were embedded are there");
+        assert!(
+            now >= before,
+            "round {round}: {now} of {before} entries that were embedded are there"
+        );
         before = now;
         service = home.start().await;
         let statistics = door_statistics(&home).await;
@@ -204,7 +305,11 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
             // It was done; this service has the other model.
             break;
         }
-        assert_eq!(statistics, (Some("first".to_owned()), ENTRIES as i64), "round {round}: the old ones serve");
+        assert_eq!(
+            statistics,
+            (Some("first".to_owned()), ENTRIES as i64),
+            "round {round}: the old ones serve"
+        );
         kills_in_the_middle += usize::from(now > 0);
         if now == 0 {
             // How long a start takes, and the move, depends on the machine: the kills come later until they hit it.
@@ -215,19 +320,37 @@ async fn kill_dash_nine_in_the_middle_of_a_move_to_another_model_loses_neither_t
         let mut moving = command();
         move || moving.wait()
     });
-    assert!(ended.await.expect("no panic").expect("a child").success(), "the move ends");
+    assert!(
+        ended.await.expect("no panic").expect("a child").success(),
+        "the move ends"
+    );
     eprintln!("{kills_in_the_middle} kills in the middle of the move");
-    assert!(kills_in_the_middle > 0, "no kill hit the middle of the move");
-    assert!(service.terminate().await.success(), "a service that is asked to stop ends well");
+    assert!(
+        kills_in_the_middle > 0,
+        "no kill hit the middle of the move"
+    );
+    assert!(
+        service.terminate().await.success(),
+        "a service that is asked to stop ends well"
+    );
     nothing_wrong(&audit(&home.database()), "after an orderly stop");
     assert_eq!(counts(&home.database()).embedded, ENTRIES as i64);
-    let current: Vec<Chunk> = chunks(&home.database()).into_iter().filter(|chunk| chunk.model.starts_with("second")).collect();
+    let current: Vec<Chunk> = chunks(&home.database())
+        .into_iter()
+        .filter(|chunk| chunk.model.starts_with("second"))
+        .collect();
     assert!(current.len() >= ENTRIES);
-    nothing_wrong(&vectors_are_of_their_texts(&current).await, "after the move");
+    nothing_wrong(
+        &vectors_are_of_their_texts(&current).await,
+        "after the move",
+    );
 }
 
 /// The model that answers, and how many entries it finds.
 async fn door_statistics(home: &Home) -> (Option<String>, i64) {
     let statistics = home.door().statistics().await.expect("the service answers");
-    (statistics.semantic_search.model, statistics.semantic_search.embedding_count)
+    (
+        statistics.semantic_search.model,
+        statistics.semantic_search.embedding_count,
+    )
 }

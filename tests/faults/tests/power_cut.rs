@@ -26,7 +26,10 @@ fn ledgers() -> Vec<Ledger> {
 }
 
 fn config(directory: &Path) -> Config {
-    Config { readers: 1, ..Config::new(directory.join("contexts.db")) }
+    Config {
+        readers: 1,
+        ..Config::new(directory.join("contexts.db"))
+    }
 }
 
 /// Writes until the power goes.
@@ -42,7 +45,9 @@ async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
         disk.cut_after(1 + random.below(operations), random.part(1));
     }
     loop {
-        let Ok(store) = Embedded::open(config(directory.path())) else { break };
+        let Ok(store) = Embedded::open(config(directory.path())) else {
+            break;
+        };
         let signals = Arc::new(Signals::default());
         // The first error is the cut's.
         signals.fault.store(true, Ordering::SeqCst);
@@ -61,13 +66,19 @@ async fn cut_power(random: &mut Random, ignore_sync: bool) -> Aftermath {
         }
     }
     assert!(disk.is_cut(), "the writers ended before the power went");
-    Aftermath { ledgers: written, cut: disk.cut_now(random.clone()) }
+    Aftermath {
+        ledgers: written,
+        cut: disk.cut_now(random.clone()),
+    }
 }
 
 /// Everything that is wrong after the power is back.
 async fn look(aftermath: &mut Aftermath) -> Vec<String> {
     let directory = tempfile::tempdir().expect("a directory");
-    aftermath.cut.write_to(directory.path()).expect("the files are written");
+    aftermath
+        .cut
+        .write_to(directory.path())
+        .expect("the files are written");
     let store = match Embedded::open(config(directory.path())) {
         Ok(store) => store,
         Err(error) => return vec![format!("the database does not open: {error}")],
@@ -90,13 +101,26 @@ async fn a_power_cut_loses_no_acknowledged_entry_and_leaves_no_half_one() {
     for round in 0..rounds("CONTEXT_FAULTS_POWER_CUTS", 20) {
         let mut random = random.part(round as u64);
         let mut aftermath = cut_power(&mut random, false).await;
-        acknowledged += aftermath.ledgers.iter().map(|ledger| ledger.acknowledged).sum::<usize>();
+        acknowledged += aftermath
+            .ledgers
+            .iter()
+            .map(|ledger| ledger.acknowledged)
+            .sum::<usize>();
         unsynced += aftermath.cut.unsynced;
         let wrong = look(&mut aftermath).await;
-        nothing_wrong(&wrong, &format!("round {round}, {:?} of {} unsynced changes lost", aftermath.cut.loss, aftermath.cut.unsynced));
+        nothing_wrong(
+            &wrong,
+            &format!(
+                "round {round}, {:?} of {} unsynced changes lost",
+                aftermath.cut.loss, aftermath.cut.unsynced
+            ),
+        );
     }
     eprintln!("{acknowledged} acknowledged writes, {unsynced} unsynced changes at the cuts");
-    assert!(acknowledged > 0 && unsynced > 0, "the test had something to lose");
+    assert!(
+        acknowledged > 0 && unsynced > 0,
+        "the test had something to lose"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,9 +137,18 @@ async fn a_creation_that_was_cut_short_anywhere_can_be_begun_again() {
             eprintln!("{operation} writes and syncs make and close a database");
             return;
         }
-        let mut aftermath = Aftermath { ledgers: ledgers(), cut: disk.cut_now(random.clone()) };
+        let mut aftermath = Aftermath {
+            ledgers: ledgers(),
+            cut: disk.cut_now(random.clone()),
+        };
         let wrong = look(&mut aftermath).await;
-        nothing_wrong(&wrong, &format!("cut at operation {operation}, {:?} lost", aftermath.cut.loss));
+        nothing_wrong(
+            &wrong,
+            &format!(
+                "cut at operation {operation}, {:?} lost",
+                aftermath.cut.loss
+            ),
+        );
     }
 }
 
@@ -125,7 +158,12 @@ async fn a_disk_that_ignores_syncs_is_caught_losing_entries() {
     for round in 0..30 {
         let mut random = random.part(round);
         let mut aftermath = cut_power(&mut random, true).await;
-        if aftermath.ledgers.iter().any(|ledger| ledger.acknowledged > 0) && !look(&mut aftermath).await.is_empty() {
+        if aftermath
+            .ledgers
+            .iter()
+            .any(|ledger| ledger.acknowledged > 0)
+            && !look(&mut aftermath).await.is_empty()
+        {
             return;
         }
     }
@@ -174,5 +212,9 @@ async fn without_syncs_the_trace_says_so() {
     let disk = Disk::attach(directory.path());
     disk.ignore_sync(true);
     let outcomes = trace(&disk, directory.path()).await;
-    assert!(outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(|problem| problem.ends_with("before the log was synced"))));
+    assert!(outcomes.iter().all(|outcome| {
+        outcome
+            .as_ref()
+            .is_err_and(|problem| problem.ends_with("before the log was synced"))
+    }));
 }

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 /// Seconds since 1970.
 #[must_use]
 pub fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock after 1970");
     i64::try_from(since.as_secs()).expect("a clock before the sun is cold")
 }
 
@@ -27,7 +29,9 @@ pub fn claims(issuer: &str, audience: &str, subject: &str) -> Value {
 /// The same with some claims changed; null takes one away.
 #[must_use]
 pub fn with(mut claims: Value, changes: Value) -> Value {
-    let (Some(claims_of), Value::Object(changes)) = (claims.as_object_mut(), changes) else { return claims };
+    let (Some(claims_of), Value::Object(changes)) = (claims.as_object_mut(), changes) else {
+        return claims;
+    };
     for (name, value) in changes {
         if value.is_null() {
             claims_of.remove(&name);

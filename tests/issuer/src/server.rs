@@ -33,7 +33,11 @@ impl TestIssuer {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("its address"));
         let discovery = Mutex::new(json!({"issuer": url, "jwks_uri": format!("{url}/keys")}));
-        let shared = Arc::new(Shared { discovery, keys: Mutex::default(), fetches: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared {
+            discovery,
+            keys: Mutex::default(),
+            fetches: AtomicUsize::new(0),
+        });
         let pages = Router::new()
             .route("/.well-known/openid-configuration", get(discovery_page))
             .route("/keys", get(keys_page))
@@ -61,12 +65,20 @@ impl TestIssuer {
     /// Answers whoever asks for the keys with this.
     pub fn answer(&self, status: u16, text: &str) {
         let status = StatusCode::from_u16(status).expect("a status");
-        *self.shared.keys.lock().unwrap_or_else(PoisonError::into_inner) = (status, text.to_owned());
+        *self
+            .shared
+            .keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = (status, text.to_owned());
     }
 
     /// Describes itself with this.
     pub fn describe(&self, discovery: Value) {
-        *self.shared.discovery.lock().unwrap_or_else(PoisonError::into_inner) = discovery;
+        *self
+            .shared
+            .discovery
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = discovery;
     }
 
     /// How often the keys were asked for.
@@ -83,10 +95,18 @@ impl Drop for TestIssuer {
 }
 
 async fn discovery_page(State(shared): State<Arc<Shared>>) -> String {
-    shared.discovery.lock().unwrap_or_else(PoisonError::into_inner).to_string()
+    shared
+        .discovery
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .to_string()
 }
 
 async fn keys_page(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     shared.fetches.fetch_add(1, Ordering::Relaxed);
-    shared.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    shared
+        .keys
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
 }

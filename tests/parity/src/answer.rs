@@ -10,8 +10,16 @@ pub enum Answer {
 }
 
 /// Keys whose values depend on the moment or on the machine.
-const REDACTED: [&str; 8] =
-    ["created_at", "updated_at", "first_entry", "last_entry", "execution_time_ms", "database_size_mb", "connection_metrics", "query_plan"];
+const REDACTED: [&str; 8] = [
+    "created_at",
+    "updated_at",
+    "first_entry",
+    "last_entry",
+    "execution_time_ms",
+    "database_size_mb",
+    "connection_metrics",
+    "query_plan",
+];
 
 impl Answer {
     /// A reply, with what depends on the moment or the machine replaced by its type.
@@ -24,7 +32,11 @@ impl Answer {
     /// An error.
     #[must_use]
     pub fn err(error: &str, reason: &str, violations: Value) -> Self {
-        let violations = if violations.is_null() { json!([]) } else { violations };
+        let violations = if violations.is_null() {
+            json!([])
+        } else {
+            violations
+        };
         Self::Err(json!({"error": error, "reason": reason, "violations": violations}))
     }
 }

@@ -25,30 +25,45 @@ type Keyed = InterceptedService<Channel, Key>;
 struct Key(Option<AsciiMetadataValue>);
 
 impl Interceptor for Key {
-    fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, tonic::Status> {
+    fn call(
+        &mut self,
+        mut request: tonic::Request<()>,
+    ) -> Result<tonic::Request<()>, tonic::Status> {
         if let Self(Some(value)) = self {
-            request.metadata_mut().insert("authorization", value.clone());
+            request
+                .metadata_mut()
+                .insert("authorization", value.clone());
         }
         Ok(request)
     }
 }
 
 fn failure(error: &Error) -> Answer {
-    Answer::err(&error.message, error.reason.as_str(), json!(error.violations))
+    Answer::err(
+        &error.message,
+        error.reason.as_str(),
+        json!(error.violations),
+    )
 }
 
 impl Grpc {
     pub(crate) async fn start(storage: Storage) -> Self {
         let service = Service::start(storage).await;
         let door = Self::connect(&service.address, None).await;
-        Self { service: Some(service), ..door }
+        Self {
+            service: Some(service),
+            ..door
+        }
     }
 
     /// To a service with these settings.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
         let service = Service::start_answering(settings).await;
         let door = Self::connect(&service.address, None).await;
-        Self { service: Some(service), ..door }
+        Self {
+            service: Some(service),
+            ..door
+        }
     }
 
     /// Ends the service that was started with this door.
@@ -61,10 +76,20 @@ impl Grpc {
     /// To a service that runs already.
     pub(crate) async fn connect(address: &str, key: Option<&str>) -> Self {
         let key = Key(key.map(|key| format!("Bearer {key}").parse().expect("a header")));
-        let channel = Channel::from_shared(format!("http://{address}")).expect("an address").connect().await.expect("a connection");
+        let channel = Channel::from_shared(format!("http://{address}"))
+            .expect("an address")
+            .connect()
+            .await
+            .expect("a connection");
         let client = ContextServiceClient::with_interceptor(channel.clone(), key.clone());
         let artifacts = ArtifactServiceClient::with_interceptor(channel, key);
-        Self { artifacts, client: client.max_decoding_message_size(256 << 20).max_encoding_message_size(256 << 20), service: None }
+        Self {
+            artifacts,
+            client: client
+                .max_decoding_message_size(256 << 20)
+                .max_encoding_message_size(256 << 20),
+            service: None,
+        }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
@@ -89,22 +114,67 @@ impl Grpc {
         }
         use context_model as m;
         let reply = match tool {
-            "store_context" => rpc!(store_context, m::StoreContextRequest, pb::StoreContextRequest, m::StoreContextReply),
-            "store_context_batch" => rpc!(store_context_batch, m::StoreContextBatchRequest, pb::StoreContextBatchRequest, m::BatchReply),
+            "store_context" => rpc!(
+                store_context,
+                m::StoreContextRequest,
+                pb::StoreContextRequest,
+                m::StoreContextReply
+            ),
+            "store_context_batch" => rpc!(
+                store_context_batch,
+                m::StoreContextBatchRequest,
+                pb::StoreContextBatchRequest,
+                m::BatchReply
+            ),
             "get_context_by_ids" => {
-                rpc!(get_context_by_ids, m::GetContextByIdsRequest, pb::GetContextByIdsRequest, m::GetContextByIdsReply)
+                rpc!(
+                    get_context_by_ids,
+                    m::GetContextByIdsRequest,
+                    pb::GetContextByIdsRequest,
+                    m::GetContextByIdsReply
+                )
             }
-            "update_context" => rpc!(update_context, m::UpdateContextRequest, pb::UpdateContextRequest, m::UpdateContextReply),
+            "update_context" => rpc!(
+                update_context,
+                m::UpdateContextRequest,
+                pb::UpdateContextRequest,
+                m::UpdateContextReply
+            ),
             "update_context_batch" => {
-                rpc!(update_context_batch, m::UpdateContextBatchRequest, pb::UpdateContextBatchRequest, m::BatchReply)
+                rpc!(
+                    update_context_batch,
+                    m::UpdateContextBatchRequest,
+                    pb::UpdateContextBatchRequest,
+                    m::BatchReply
+                )
             }
-            "delete_context" => rpc!(delete_context, m::DeleteContextRequest, pb::DeleteContextRequest, m::DeleteContextReply),
+            "delete_context" => rpc!(
+                delete_context,
+                m::DeleteContextRequest,
+                pb::DeleteContextRequest,
+                m::DeleteContextReply
+            ),
             "delete_context_batch" => {
-                rpc!(delete_context_batch, m::DeleteContextBatchRequest, pb::DeleteContextBatchRequest, m::DeleteContextBatchReply)
+                rpc!(
+                    delete_context_batch,
+                    m::DeleteContextBatchRequest,
+                    pb::DeleteContextBatchRequest,
+                    m::DeleteContextBatchReply
+                )
             }
-            "search_context" => rpc!(search_context, m::SearchContextRequest, pb::SearchContextRequest, m::SearchContextReply),
+            "search_context" => rpc!(
+                search_context,
+                m::SearchContextRequest,
+                pb::SearchContextRequest,
+                m::SearchContextReply
+            ),
             "fts_search_context" => {
-                rpc!(fts_search_context, m::FtsSearchContextRequest, pb::FtsSearchContextRequest, m::FtsSearchContextReply)
+                rpc!(
+                    fts_search_context,
+                    m::FtsSearchContextRequest,
+                    pb::FtsSearchContextRequest,
+                    m::FtsSearchContextReply
+                )
             }
             "semantic_search_context" => rpc!(
                 semantic_search_context,
@@ -113,29 +183,74 @@ impl Grpc {
                 m::SemanticSearchContextReply
             ),
             "hybrid_search_context" => {
-                rpc!(hybrid_search_context, m::HybridSearchContextRequest, pb::HybridSearchContextRequest, m::HybridSearchContextReply)
+                rpc!(
+                    hybrid_search_context,
+                    m::HybridSearchContextRequest,
+                    pb::HybridSearchContextRequest,
+                    m::HybridSearchContextReply
+                )
             }
-            "list_threads" => rpc!(list_threads, m::ListThreadsRequest, pb::ListThreadsRequest, m::ListThreadsReply),
-            "get_statistics" => match self.client.get_statistics(pb::GetStatisticsRequest { min_revision: None }).await {
+            "list_threads" => rpc!(
+                list_threads,
+                m::ListThreadsRequest,
+                pb::ListThreadsRequest,
+                m::ListThreadsReply
+            ),
+            "get_statistics" => match self
+                .client
+                .get_statistics(pb::GetStatisticsRequest { min_revision: None })
+                .await
+            {
                 Ok(response) => {
-                    let statistics = m::Statistics::try_from(response.into_inner()).expect("statistics convert");
+                    let statistics =
+                        m::Statistics::try_from(response.into_inner()).expect("statistics convert");
                     serde_json::to_value(statistics).expect("a reply is JSON")
                 }
                 Err(status) => return failure(&error_from_status(&status)),
             },
             "create_artifact" => {
-                rpc!(artifacts.create_artifact, m::CreateArtifactRequest, pb::CreateArtifactRequest, m::CreateArtifactReply)
+                rpc!(
+                    artifacts.create_artifact,
+                    m::CreateArtifactRequest,
+                    pb::CreateArtifactRequest,
+                    m::CreateArtifactReply
+                )
             }
-            "list_artifacts" => rpc!(artifacts.list_artifacts, m::ListArtifactsRequest, pb::ListArtifactsRequest, m::ListArtifactsReply),
+            "list_artifacts" => rpc!(
+                artifacts.list_artifacts,
+                m::ListArtifactsRequest,
+                pb::ListArtifactsRequest,
+                m::ListArtifactsReply
+            ),
             "search_artifacts" => {
-                rpc!(artifacts.search_artifacts, m::SearchArtifactsRequest, pb::SearchArtifactsRequest, m::SearchArtifactsReply)
+                rpc!(
+                    artifacts.search_artifacts,
+                    m::SearchArtifactsRequest,
+                    pb::SearchArtifactsRequest,
+                    m::SearchArtifactsReply
+                )
             }
-            "get_artifact" => rpc!(artifacts.get_artifact, m::GetArtifactRequest, pb::GetArtifactRequest, m::GetArtifactReply),
+            "get_artifact" => rpc!(
+                artifacts.get_artifact,
+                m::GetArtifactRequest,
+                pb::GetArtifactRequest,
+                m::GetArtifactReply
+            ),
             "update_artifact" => {
-                rpc!(artifacts.update_artifact, m::UpdateArtifactRequest, pb::UpdateArtifactRequest, m::UpdateArtifactReply)
+                rpc!(
+                    artifacts.update_artifact,
+                    m::UpdateArtifactRequest,
+                    pb::UpdateArtifactRequest,
+                    m::UpdateArtifactReply
+                )
             }
             "delete_artifact" => {
-                rpc!(artifacts.delete_artifact, m::DeleteArtifactRequest, pb::DeleteArtifactRequest, m::DeleteArtifactReply)
+                rpc!(
+                    artifacts.delete_artifact,
+                    m::DeleteArtifactRequest,
+                    pb::DeleteArtifactRequest,
+                    m::DeleteArtifactReply
+                )
             }
             "list_artifact_versions" => rpc!(
                 artifacts.list_artifact_versions,

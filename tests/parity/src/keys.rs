@@ -28,12 +28,16 @@ impl KeyedService {
 
     /// Starts it on this database.
     pub async fn start_on(storage: Storage) -> Self {
-        Self { service: Service::start_on(storage, &[("AUTH", "keys")]).await }
+        Self {
+            service: Service::start_on(storage, &[("AUTH", "keys")]).await,
+        }
     }
 
     /// Starts it with these settings.
     pub async fn start_with(settings: &[(&str, &str)]) -> Self {
-        Self { service: Service::start_with(settings).await }
+        Self {
+            service: Service::start_with(settings).await,
+        }
     }
 
     /// Lists the threads over REST.
@@ -47,18 +51,38 @@ impl KeyedService {
     /// # Errors
     /// What the service says.
     pub async fn grpc(&self, authorization: Option<&str>) -> Result<ListThreadsResponse, Status> {
-        let mut client = ContextServiceClient::connect(format!("http://{}", self.service.address)).await.expect("a connection");
+        let mut client = ContextServiceClient::connect(format!("http://{}", self.service.address))
+            .await
+            .expect("a connection");
         let mut request = tonic::Request::new(ListThreadsRequest::default());
         if let Some(value) = authorization {
-            request.metadata_mut().insert("authorization", value.parse().expect("a header"));
+            request
+                .metadata_mut()
+                .insert("authorization", value.parse().expect("a header"));
         }
-        client.list_threads(request).await.map(tonic::Response::into_inner)
+        client
+            .list_threads(request)
+            .await
+            .map(tonic::Response::into_inner)
     }
 
     async fn run(&self, arguments: &[&str]) -> String {
-        let settings = self.service.settings.iter().map(|(name, value)| (*name, value.as_str()));
-        let output = command("context-service", &self.service.dir).envs(settings).args(arguments).output().await.expect("the command runs");
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        let settings = self
+            .service
+            .settings
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()));
+        let output = command("context-service", &self.service.dir)
+            .envs(settings)
+            .args(arguments)
+            .output()
+            .await
+            .expect("the command runs");
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8(output.stdout).expect("text")
     }
 
@@ -69,34 +93,67 @@ impl KeyedService {
 
     /// Makes a key of this owner.
     pub async fn key_of(&self, owner: &str, name: &str, scopes: &[&str]) -> String {
-        let printed = self.run(&["keys", "create", name, "--owner", owner, "--scopes", &scopes.join(",")]).await;
+        let printed = self
+            .run(&[
+                "keys",
+                "create",
+                name,
+                "--owner",
+                owner,
+                "--scopes",
+                &scopes.join(","),
+            ])
+            .await;
         printed.lines().next().expect("the key").to_owned()
     }
 
     /// Makes a key of the owner `default` that may do everything, but only there or until then.
     pub async fn key_with(&self, name: &str, limits: &[&str]) -> String {
-        let printed = self.run(&[&["keys", "create", name, "--scopes", "read,write,delete"], limits].concat()).await;
+        let printed = self
+            .run(
+                &[
+                    &["keys", "create", name, "--scopes", "read,write,delete"],
+                    limits,
+                ]
+                .concat(),
+            )
+            .await;
         printed.lines().next().expect("the key").to_owned()
     }
 
     /// Switches the key with this name off.
     pub async fn revoke(&self, name: &str) {
         let listed = self.run(&["keys", "list"]).await;
-        let keys = listed.lines().map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
-        let key = keys.into_iter().find(|key| key["name"] == name).expect("the key is listed");
-        self.run(&["keys", "revoke", key["id"].as_str().expect("an id")]).await;
+        let keys = listed
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).expect("a line of JSON"));
+        let key = keys
+            .into_iter()
+            .find(|key| key["name"] == name)
+            .expect("the key is listed");
+        self.run(&["keys", "revoke", key["id"].as_str().expect("an id")])
+            .await;
     }
 
     /// Every door, with this key.
     pub async fn doors(&self, gateway: &Gateway, key: &str) -> Vec<(&'static str, Door)> {
         let address = &self.service.address;
         let mut settings = self.service.settings.clone();
-        settings.extend([("CONTEXT_API_KEY", key.to_owned()), ("CONTEXT_TOOLS", "full".to_owned())]);
+        settings.extend([
+            ("CONTEXT_API_KEY", key.to_owned()),
+            ("CONTEXT_TOOLS", "full".to_owned()),
+        ]);
         vec![
             ("gRPC", Door::Grpc(Grpc::connect(address, Some(key)).await)),
             ("REST", Door::Rest(Rest::connect(address, key))),
-            ("MCP over HTTP", Door::McpHttp(Http::connect(&gateway.address, key))),
-            ("MCP over stdio", Door::McpStdio(Stdio::start_on(&self.service.dir, &settings).await)),
+            (
+                "MCP over HTTP",
+                Door::McpHttp(Http::connect(&gateway.address, key)),
+            ),
+            (
+                "MCP over stdio",
+                Door::McpStdio(Stdio::start_on(&self.service.dir, &settings).await),
+            ),
         ]
     }
 
@@ -131,7 +188,9 @@ impl Reply {
     /// The text of a tool's result.
     #[must_use]
     pub fn text(&self) -> &str {
-        self.body["result"]["content"][0]["text"].as_str().unwrap_or_default()
+        self.body["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
     }
 }
 
@@ -148,12 +207,19 @@ impl Gateway {
             .args(["http", "--tools", "full"])
             .env("GATEWAY_LISTEN", &address)
             .envs(settings.iter().copied())
-            .env("CONTEXT_BACKEND", format!("http://{}", service.service.address))
+            .env(
+                "CONTEXT_BACKEND",
+                format!("http://{}", service.service.address),
+            )
             .stderr(Pipe::null())
             .spawn()
             .expect("the gateway starts");
         wait_for(&address).await;
-        Self { client: Client::new(), address, _gateway: gateway }
+        Self {
+            client: Client::new(),
+            address,
+            _gateway: gateway,
+        }
     }
 
     /// One on stdio, with these settings.
@@ -162,27 +228,59 @@ impl Gateway {
     }
 
     async fn post(&self, message: Value, authorization: Option<&str>) -> Reply {
-        let request = self.client.post(format!("http://{}/mcp", self.address)).header("accept", "application/json").json(&message);
-        send(request.header("mcp-protocol-version", "2025-06-18"), authorization).await
+        let request = self
+            .client
+            .post(format!("http://{}/mcp", self.address))
+            .header("accept", "application/json")
+            .json(&message);
+        send(
+            request.header("mcp-protocol-version", "2025-06-18"),
+            authorization,
+        )
+        .await
     }
 
     /// Calls a tool without arguments.
     pub async fn call(&self, tool: &str, authorization: Option<&str>) -> Reply {
         let params = json!({"name": tool, "arguments": {}});
-        self.post(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}), authorization).await
+        self.post(
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}),
+            authorization,
+        )
+        .await
     }
 
     /// The names of all tools.
     pub async fn tools(&self, key: &str) -> Vec<String> {
-        let reply = self.post(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}), Some(&format!("Bearer {key}"))).await;
-        let tools = reply.body["result"]["tools"].as_array().expect("tools").clone();
-        tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
+        let reply = self
+            .post(
+                json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+                Some(&format!("Bearer {key}")),
+            )
+            .await;
+        let tools = reply.body["result"]["tools"]
+            .as_array()
+            .expect("tools")
+            .clone();
+        tools
+            .iter()
+            .map(|tool| tool["name"].as_str().expect("a name").to_owned())
+            .collect()
     }
 
     /// Reads a page without credentials.
     pub async fn get(&self, path: &str) -> Value {
-        let response = self.client.get(format!("http://{}{path}", self.address)).send().await.expect("a response");
-        assert!(response.status().is_success(), "{path}: {}", response.status());
+        let response = self
+            .client
+            .get(format!("http://{}{path}", self.address))
+            .send()
+            .await
+            .expect("a response");
+        assert!(
+            response.status().is_success(),
+            "{path}: {}",
+            response.status()
+        );
         response.json().await.expect("a JSON body")
     }
 }
@@ -193,9 +291,16 @@ async fn send(request: RequestBuilder, authorization: Option<&str>) -> Reply {
         None => request,
     };
     let response = request.send().await.expect("a response");
-    let header = response.headers().get("www-authenticate").map(|value| value.to_str().unwrap_or_default().to_owned());
+    let header = response
+        .headers()
+        .get("www-authenticate")
+        .map(|value| value.to_str().unwrap_or_default().to_owned());
     let status = response.status().as_u16();
-    Reply { status, challenge: header.unwrap_or_default(), body: response.json().await.expect("a JSON body") }
+    Reply {
+        status,
+        challenge: header.unwrap_or_default(),
+        body: response.json().await.expect("a JSON body"),
+    }
 }
 
 /// A gateway on stdio.

@@ -37,8 +37,14 @@ impl Door {
         vec![
             ("gRPC", Self::Grpc(grpc::Grpc::start(storage).await)),
             ("REST", Self::Rest(rest::Rest::start(storage).await)),
-            ("MCP over HTTP", Self::McpHttp(mcp::Http::start(storage).await)),
-            ("MCP over stdio", Self::McpStdio(mcp::Stdio::start(storage).await)),
+            (
+                "MCP over HTTP",
+                Self::McpHttp(mcp::Http::start(storage).await),
+            ),
+            (
+                "MCP over stdio",
+                Self::McpStdio(mcp::Stdio::start(storage).await),
+            ),
         ]
     }
 
@@ -81,6 +87,10 @@ impl Door {
             Self::McpHttp(door) => door.call(tool, arguments).await,
             Self::McpStdio(door) => door.call(tool, arguments).await,
         };
-        if tool.contains("artifact") { answer.sentence_alone() } else { answer }
+        if tool.contains("artifact") {
+            answer.sentence_alone()
+        } else {
+            answer
+        }
     }
 }

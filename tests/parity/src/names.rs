@@ -19,7 +19,9 @@ impl Names {
     /// Puts what was made up where its name stands.
     #[must_use]
     pub fn resolve(&self, value: &Value) -> Value {
-        self.0.iter().fold(value.clone(), |value, (name, made_up)| replaced(value, name, made_up))
+        self.0.iter().fold(value.clone(), |value, (name, made_up)| {
+            replaced(value, name, made_up)
+        })
     }
 
     /// Puts the name where what was made up stands.
@@ -28,15 +30,29 @@ impl Names {
         // The longest first: one may be a part of another.
         let mut names: Vec<_> = self.0.iter().collect();
         names.sort_by_key(|(_, made_up)| std::cmp::Reverse(made_up.len()));
-        names.into_iter().fold(value.clone(), |value, (name, made_up)| replaced(value, made_up, name))
+        names
+            .into_iter()
+            .fold(value.clone(), |value, (name, made_up)| {
+                replaced(value, made_up, name)
+            })
     }
 }
 
 fn replaced(value: Value, from: &str, to: &str) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace(from, to)),
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| replaced(item, from, to)).collect()),
-        Value::Object(object) => Value::Object(object.into_iter().map(|(key, value)| (key, replaced(value, from, to))).collect()),
+        Value::Array(items) => Value::Array(
+            items
+                .into_iter()
+                .map(|item| replaced(item, from, to))
+                .collect(),
+        ),
+        Value::Object(object) => Value::Object(
+            object
+                .into_iter()
+                .map(|(key, value)| (key, replaced(value, from, to)))
+                .collect(),
+        ),
         other => other,
     }
 }

@@ -35,8 +35,18 @@ pub(crate) struct Service {
 pub(crate) fn binary(name: &str) -> PathBuf {
     let program = std::env::current_exe().expect("the path of this program");
     // target/<profile>/<program>, and target/<profile>/deps/<test>
-    let found = program.ancestors().skip(1).take(2).map(|directory| directory.join(name)).find(|path| path.is_file());
-    found.unwrap_or_else(|| panic!("{name} is not beside {}; build it first: cargo build --workspace", program.display()))
+    let found = program
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|directory| directory.join(name))
+        .find(|path| path.is_file());
+    found.unwrap_or_else(|| {
+        panic!(
+            "{name} is not beside {}; build it first: cargo build --workspace",
+            program.display()
+        )
+    })
 }
 
 /// A port that was free a moment ago.
@@ -75,10 +85,20 @@ impl Service {
             settings.push(("STORAGE_BACKEND", "postgresql".to_owned()));
             settings.push(("POSTGRESQL_CONNECTION_STRING", database.url().to_owned()));
         }
-        settings.extend(more.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        let given: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        settings.extend(
+            more.iter()
+                .map(|(name, value)| (*name, (*value).to_owned())),
+        );
+        let given: Vec<(&str, &str)> = settings
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         let service = Self::start_with(&given).await;
-        Self { settings, _database: database, ..service }
+        Self {
+            settings,
+            _database: database,
+            ..service
+        }
     }
 
     /// With settings beside the ones every test needs.
@@ -91,14 +111,26 @@ impl Service {
             .spawn()
             .expect("the service starts");
         wait_for(&address).await;
-        Self { dir, address, settings: Vec::new(), child, _database: None }
+        Self {
+            dir,
+            address,
+            settings: Vec::new(),
+            child,
+            _database: None,
+        }
     }
 
     /// The same once it answers: its port listens before its database is open.
     pub(crate) async fn start_answering(settings: &[(&str, &str)]) -> Self {
         let service = Self::start_with(settings).await;
-        let answer = Grpc::connect(&service.address, None).await.call("get_statistics", &json!({})).await;
-        assert!(matches!(answer, Answer::Ok(_)), "the service does not answer: {answer:?}");
+        let answer = Grpc::connect(&service.address, None)
+            .await
+            .call("get_statistics", &json!({}))
+            .await;
+        assert!(
+            matches!(answer, Answer::Ok(_)),
+            "the service does not answer: {answer:?}"
+        );
         service
     }
 
@@ -112,7 +144,10 @@ impl Service {
 pub(crate) async fn wait_for(address: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while tokio::net::TcpStream::connect(address).await.is_err() {
-        assert!(Instant::now() < deadline, "nothing listens on {address} after 30 seconds");
+        assert!(
+            Instant::now() < deadline,
+            "nothing listens on {address} after 30 seconds"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -15,23 +15,37 @@ pub struct Rest {
 impl Rest {
     pub(crate) async fn start(storage: Storage) -> Self {
         let service = Service::start(storage).await;
-        Self { client: Client::new(), address: service.address.clone(), _service: Some(service) }
+        Self {
+            client: Client::new(),
+            address: service.address.clone(),
+            _service: Some(service),
+        }
     }
 
     /// To a service that runs already.
     pub(crate) fn connect(address: &str, key: &str) -> Self {
-        Self { client: client(key), address: address.to_owned(), _service: None }
+        Self {
+            client: client(key),
+            address: address.to_owned(),
+            _service: None,
+        }
     }
 
     pub(crate) async fn call(&mut self, tool: &str, arguments: &Value) -> Answer {
         let (method, path, body) = route(tool, arguments);
-        let mut request = self.client.request(method, format!("http://{}{path}", self.address));
+        let mut request = self
+            .client
+            .request(method, format!("http://{}{path}", self.address));
         if let Some(body) = body {
             request = request.json(&body);
         }
         let response = request.send().await.expect("an HTTP response");
         let status = response.status();
-        let content_type = response.headers().get("content-type").map(|v| v.to_str().unwrap_or_default().to_owned()).unwrap_or_default();
+        let content_type = response
+            .headers()
+            .get("content-type")
+            .map(|v| v.to_str().unwrap_or_default().to_owned())
+            .unwrap_or_default();
         let body: Value = response.json().await.expect("a JSON body");
         if status.is_success() {
             return Answer::ok(body);
@@ -45,7 +59,10 @@ impl Rest {
 /// A client that sends this key with each request.
 pub(crate) fn client(key: &str) -> Client {
     let value = format!("Bearer {key}").parse().expect("a header");
-    Client::builder().default_headers([(AUTHORIZATION, value)].into_iter().collect()).build().expect("a client")
+    Client::builder()
+        .default_headers([(AUTHORIZATION, value)].into_iter().collect())
+        .build()
+        .expect("a client")
 }
 
 fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
@@ -55,15 +72,28 @@ fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
         "store_context" => post("/v1/contexts"),
         "store_context_batch" => post("/v1/contexts/batch"),
         "get_context_by_ids" => {
-            let ids = arguments["context_ids"].as_array().map(|ids| ids.iter().map(text).collect::<Vec<_>>().join(",")).unwrap_or_default();
-            let images =
-                arguments.get("include_images").filter(|v| !v.is_null()).map(|v| format!("&include_images={v}")).unwrap_or_default();
+            let ids = arguments["context_ids"]
+                .as_array()
+                .map(|ids| ids.iter().map(text).collect::<Vec<_>>().join(","))
+                .unwrap_or_default();
+            let images = arguments
+                .get("include_images")
+                .filter(|v| !v.is_null())
+                .map(|v| format!("&include_images={v}"))
+                .unwrap_or_default();
             (Method::GET, format!("/v1/contexts?ids={ids}{images}"), None)
         }
         "update_context" => {
             let mut body = arguments.clone();
-            let id = body.as_object_mut().and_then(|b| b.remove("context_id")).unwrap_or(json!(0));
-            (Method::PATCH, format!("/v1/contexts/{}", text(&id)), Some(body))
+            let id = body
+                .as_object_mut()
+                .and_then(|b| b.remove("context_id"))
+                .unwrap_or(json!(0));
+            (
+                Method::PATCH,
+                format!("/v1/contexts/{}", text(&id)),
+                Some(body),
+            )
         }
         "update_context_batch" => (Method::PATCH, "/v1/contexts/batch".to_owned(), body),
         "delete_context" => post("/v1/contexts/delete"),
@@ -73,24 +103,59 @@ fn route(tool: &str, arguments: &Value) -> (Method, String, Option<Value>) {
         "semantic_search_context" => post("/v1/contexts/search/semantic"),
         "hybrid_search_context" => post("/v1/contexts/search/hybrid"),
         "list_threads" => {
-            let query: Vec<String> = arguments.as_object().into_iter().flatten().map(|(k, v)| format!("{k}={}", text(v))).collect();
-            (Method::GET, format!("/v1/threads?{}", query.join("&")), None)
+            let query: Vec<String> = arguments
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(k, v)| format!("{k}={}", text(v)))
+                .collect();
+            (
+                Method::GET,
+                format!("/v1/threads?{}", query.join("&")),
+                None,
+            )
         }
         "get_statistics" => (Method::GET, "/v1/statistics".to_owned(), None),
         "create_artifact" => post("/v1/artifacts"),
-        "list_artifacts" => (Method::GET, query("/v1/artifacts".to_owned(), arguments, &[]), None),
-        "search_artifacts" => (Method::GET, query("/v1/artifacts/search".to_owned(), arguments, &[]), None),
+        "list_artifacts" => (
+            Method::GET,
+            query("/v1/artifacts".to_owned(), arguments, &[]),
+            None,
+        ),
+        "search_artifacts" => (
+            Method::GET,
+            query("/v1/artifacts/search".to_owned(), arguments, &[]),
+            None,
+        ),
         "get_artifact" => (Method::GET, artifact(arguments), None),
         "update_artifact" => {
             let mut body = arguments.clone();
-            body.as_object_mut().expect("an object").remove("artifact_id");
+            body.as_object_mut()
+                .expect("an object")
+                .remove("artifact_id");
             (Method::PATCH, artifact(arguments), Some(body))
         }
         "delete_artifact" => (Method::DELETE, artifact(arguments), None),
-        "list_artifact_versions" => (Method::GET, format!("{}/versions", artifact(arguments)), None),
+        "list_artifact_versions" => (
+            Method::GET,
+            format!("{}/versions", artifact(arguments)),
+            None,
+        ),
         "get_artifact_version" => (Method::GET, version(arguments), None),
-        "restore_artifact_version" => (Method::POST, format!("{}/restore", version(arguments)), None),
-        "diff_artifact_versions" => (Method::GET, query(format!("{}/diff", artifact(arguments)), arguments, &["artifact_id"]), None),
+        "restore_artifact_version" => (
+            Method::POST,
+            format!("{}/restore", version(arguments)),
+            None,
+        ),
+        "diff_artifact_versions" => (
+            Method::GET,
+            query(
+                format!("{}/diff", artifact(arguments)),
+                arguments,
+                &["artifact_id"],
+            ),
+            None,
+        ),
         other => panic!("no such operation: {other}"),
     }
 }
@@ -100,17 +165,33 @@ fn artifact(arguments: &Value) -> String {
 }
 
 fn version(arguments: &Value) -> String {
-    format!("{}/versions/{}", artifact(arguments), text(&arguments["version_number"]))
+    format!(
+        "{}/versions/{}",
+        artifact(arguments),
+        text(&arguments["version_number"])
+    )
 }
 
 /// The arguments as a query string, without those that stand in the path.
 fn query(path: String, arguments: &Value, in_path: &[&str]) -> String {
-    let pairs = arguments.as_object().into_iter().flatten().filter(|(key, _)| !in_path.contains(&key.as_str()));
-    let encoded = |text: String| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
-    let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key}={}", encoded(text(value)))).collect();
+    let pairs = arguments
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !in_path.contains(&key.as_str()));
+    let encoded = |text: String| {
+        text.bytes()
+            .map(|byte| format!("%{byte:02x}"))
+            .collect::<String>()
+    };
+    let pairs: Vec<String> = pairs
+        .map(|(key, value)| format!("{key}={}", encoded(text(value))))
+        .collect();
     format!("{path}?{}", pairs.join("&"))
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -45,9 +45,18 @@ pub fn substitute(value: &Value) -> Value {
                 Value::String(text.repeat(times))
             }
             (Some(item), Some(times), 2) => {
-                Value::Array(vec![substitute(item); usize::try_from(times.as_u64().unwrap_or_default()).unwrap_or_default()])
+                Value::Array(vec![
+                    substitute(item);
+                    usize::try_from(times.as_u64().unwrap_or_default())
+                        .unwrap_or_default()
+                ])
             }
-            _ => Value::Object(object.iter().map(|(key, value)| (key.clone(), substitute(value))).collect()),
+            _ => Value::Object(
+                object
+                    .iter()
+                    .map(|(key, value)| (key.clone(), substitute(value)))
+                    .collect(),
+            ),
         },
         Value::Array(items) => Value::Array(items.iter().map(substitute).collect()),
         other => other.clone(),

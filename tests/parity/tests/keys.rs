@@ -19,23 +19,39 @@ fn scope(tool: &str) -> &'static str {
 
 /// The operations of the service descriptor that are tools, so that a new one cannot be forgotten.
 fn operations() -> Vec<String> {
-    let descriptors = FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
-    let services = descriptors.file.iter().flat_map(|file| &file.service).filter(|service| service.name() != "ApiKeyService");
+    let descriptors =
+        FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
+    let services = descriptors
+        .file
+        .iter()
+        .flat_map(|file| &file.service)
+        .filter(|service| service.name() != "ApiKeyService");
     let methods = services.flat_map(|service| &service.method);
     methods
         .map(|method| {
-            method.name().chars().enumerate().fold(String::new(), |name, (i, letter)| {
-                let gap = if letter.is_ascii_uppercase() && i > 0 { "_" } else { "" };
-                name + gap + &letter.to_ascii_lowercase().to_string()
-            })
+            method
+                .name()
+                .chars()
+                .enumerate()
+                .fold(String::new(), |name, (i, letter)| {
+                    let gap = if letter.is_ascii_uppercase() && i > 0 {
+                        "_"
+                    } else {
+                        ""
+                    };
+                    name + gap + &letter.to_ascii_lowercase().to_string()
+                })
         })
         .collect()
 }
 
 /// An expiry that comes at once, but not before the key is made.
 fn soon() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock after 1970");
-    context_model::Timestamp(i64::try_from(since.as_micros()).expect("a time") + 3_000_000).to_string()
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("a clock after 1970");
+    context_model::Timestamp(i64::try_from(since.as_micros()).expect("a time") + 3_000_000)
+        .to_string()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,8 +74,13 @@ async fn guarded(storage: Storage) {
     let mut operations = operations();
     operations.sort_unstable();
     assert_eq!(tools, operations);
-    let expired = format!("Bearer {}", service.key_with("expired", &["--expires", &soon()]).await);
-    let artifacts = service.key_with("artifacts", &["--only", "artifacts"]).await;
+    let expired = format!(
+        "Bearer {}",
+        service.key_with("expired", &["--expires", &soon()]).await
+    );
+    let artifacts = service
+        .key_with("artifacts", &["--only", "artifacts"])
+        .await;
     let threads = service.key_with("threads", &["--threads", "one"]).await;
     while gateway.call("list_threads", Some(&expired)).await.status != 401 {
         tokio::task::yield_now().await;
@@ -69,12 +90,17 @@ async fn guarded(storage: Storage) {
     service.revoke("revoked").await;
     let unknown = format!("sk_prod_{}", "x".repeat(32));
     let all = service.key("all", &["read", "write", "delete"]).await;
-    let other = service.key_of("other-owner", "all", &["read", "write", "delete"]).await;
+    let other = service
+        .key_of("other-owner", "all", &["read", "write", "delete"])
+        .await;
     let mut scoped = Vec::new();
     for scope in ["read", "write", "delete", "manage"] {
         scoped.push((scope, service.key(scope, &[scope]).await));
     }
-    let metadata = format!("resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"", gateway.address);
+    let metadata = format!(
+        "resource_metadata=\"http://{}/.well-known/oauth-protected-resource/mcp\"",
+        gateway.address
+    );
     for tool in &tools {
         for authorization in [
             None,
@@ -84,15 +110,28 @@ async fn guarded(storage: Storage) {
             Some(expired.clone()),
         ] {
             let reply = gateway.call(tool, authorization.as_deref()).await;
-            assert_eq!((reply.status, &reply.body), (401, &json!({ "error": REQUIRED })), "{tool} with {authorization:?}");
+            assert_eq!(
+                (reply.status, &reply.body),
+                (401, &json!({ "error": REQUIRED })),
+                "{tool} with {authorization:?}"
+            );
             assert!(reply.challenge.contains(&metadata), "{}", reply.challenge);
-            assert_eq!(reply.challenge.contains("error=\"invalid_token\""), authorization.is_some(), "{}", reply.challenge);
+            assert_eq!(
+                reply.challenge.contains("error=\"invalid_token\""),
+                authorization.is_some(),
+                "{}",
+                reply.challenge
+            );
         }
         for (scope_held, key) in &scoped {
             let reply = gateway.call(tool, Some(&format!("Bearer {key}"))).await;
             if *scope_held == scope(tool) {
                 assert_eq!(reply.status, 200, "{tool} with {scope_held}");
-                assert!(!reply.text().contains("which the credentials do not carry"), "{tool}: {}", reply.text());
+                assert!(
+                    !reply.text().contains("which the credentials do not carry"),
+                    "{tool}: {}",
+                    reply.text()
+                );
             } else {
                 assert_eq!(reply.status, 403, "{tool} with {scope_held}");
                 let expected = format!("error=\"insufficient_scope\", scope=\"{}\"", scope(tool));
@@ -101,15 +140,29 @@ async fn guarded(storage: Storage) {
         }
         for (only, key) in [("artifacts", &artifacts), ("contexts", &threads)] {
             let reply = gateway.call(tool, Some(&format!("Bearer {key}"))).await;
-            let sentence = format!("the credentials are narrowed to {only} and do not reach this operation");
-            let about = if tool.contains("artifact") { "artifacts" } else { "contexts" };
-            assert_eq!((reply.status, reply.text().contains(&sentence)), (200, about != only), "{tool}: {}", reply.text());
+            let sentence =
+                format!("the credentials are narrowed to {only} and do not reach this operation");
+            let about = if tool.contains("artifact") {
+                "artifacts"
+            } else {
+                "contexts"
+            };
+            assert_eq!(
+                (reply.status, reply.text().contains(&sentence)),
+                (200, about != only),
+                "{tool}: {}",
+                reply.text()
+            );
         }
         for key in [&all, &other] {
             // The documents have clients that send the key alone.
             for authorization in [format!("Bearer {key}"), key.clone()] {
                 let reply = gateway.call(tool, Some(&authorization)).await;
-                assert!(reply.status == 200 && !reply.text().contains(REQUIRED), "{tool}: {}", reply.text());
+                assert!(
+                    reply.status == 200 && !reply.text().contains(REQUIRED),
+                    "{tool}: {}",
+                    reply.text()
+                );
             }
         }
     }
@@ -119,17 +172,32 @@ async fn guarded(storage: Storage) {
 fn question(operation: &str, context_id: i64, artifact_id: &str) -> Value {
     match operation {
         "store_context" => json!({"thread_id": "t", "source": "user", "text": "canary"}),
-        "store_context_batch" => json!({"entries": [{"thread_id": "t", "source": "user", "text": "canary"}]}),
-        "get_context_by_ids" | "delete_context" | "delete_context_batch" => json!({"context_ids": [context_id]}),
+        "store_context_batch" => {
+            json!({"entries": [{"thread_id": "t", "source": "user", "text": "canary"}]})
+        }
+        "get_context_by_ids" | "delete_context" | "delete_context_batch" => {
+            json!({"context_ids": [context_id]})
+        }
         "update_context" => json!({"context_id": context_id, "text": "changed"}),
-        "update_context_batch" => json!({"updates": [{"context_id": context_id, "text": "changed"}]}),
+        "update_context_batch" => {
+            json!({"updates": [{"context_id": context_id, "text": "changed"}]})
+        }
         "search_context" | "list_threads" | "get_statistics" | "list_artifacts" => json!({}),
-        "fts_search_context" | "semantic_search_context" | "hybrid_search_context" | "search_artifacts" => json!({"query": "canary"}),
+        "fts_search_context"
+        | "semantic_search_context"
+        | "hybrid_search_context"
+        | "search_artifacts" => json!({"query": "canary"}),
         "create_artifact" => json!({"title": "Canary", "content": "canary"}),
-        "get_artifact" | "delete_artifact" | "list_artifact_versions" => json!({"artifact_id": artifact_id}),
+        "get_artifact" | "delete_artifact" | "list_artifact_versions" => {
+            json!({"artifact_id": artifact_id})
+        }
         "update_artifact" => json!({"artifact_id": artifact_id, "content": "changed"}),
-        "get_artifact_version" | "restore_artifact_version" => json!({"artifact_id": artifact_id, "version": 1}),
-        "diff_artifact_versions" => json!({"artifact_id": artifact_id, "from_version": 1, "to_version": 1}),
+        "get_artifact_version" | "restore_artifact_version" => {
+            json!({"artifact_id": artifact_id, "version": 1})
+        }
+        "diff_artifact_versions" => {
+            json!({"artifact_id": artifact_id, "from_version": 1, "to_version": 1})
+        }
         other => panic!("say how {other} could ask for what others have"),
     }
 }
@@ -149,8 +217,12 @@ async fn another_owner_s_key_is_answered_as_if_there_were_nobody_else_on_postgre
 /// Asks a service where another owner has everything, and one where nobody has anything; the answers are the same.
 async fn alone_in_the_world(storage: Storage) {
     const RIGHTS: [&str; 3] = ["read", "write", "delete"];
-    let (crowded, empty) = (KeyedService::start_on(storage).await, KeyedService::start_on(storage).await);
-    let (crowded_gateway, empty_gateway) = (Gateway::http(&crowded).await, Gateway::http(&empty).await);
+    let (crowded, empty) = (
+        KeyedService::start_on(storage).await,
+        KeyedService::start_on(storage).await,
+    );
+    let (crowded_gateway, empty_gateway) =
+        (Gateway::http(&crowded).await, Gateway::http(&empty).await);
     let mine = crowded.key("mine", &RIGHTS).await;
     let (_, mut me) = crowded.doors(&crowded_gateway, &mine).await.swap_remove(0);
     let entry = json!({"thread_id": "t", "source": "user", "text": "canary", "tags": ["canary"], "metadata": {"canary": "canary"}});
@@ -159,10 +231,18 @@ async fn alone_in_the_world(storage: Storage) {
     for n in 0..20 {
         let mut entry = entry.clone();
         entry["text"] = json!(format!("canary {n}"));
-        let Answer::Ok(stored) = me.call("store_context", &entry).await else { panic!("the owner may store") };
+        let Answer::Ok(stored) = me.call("store_context", &entry).await else {
+            panic!("the owner may store")
+        };
         context_id = stored["context_id"].as_i64().expect("an id");
     }
-    let Answer::Ok(made) = me.call("create_artifact", &json!({"title": "Canary", "content": "canary"})).await else {
+    let Answer::Ok(made) = me
+        .call(
+            "create_artifact",
+            &json!({"title": "Canary", "content": "canary"}),
+        )
+        .await
+    else {
         panic!("the owner may create")
     };
     let artifact_id = made["id"].as_str().expect("an id").to_owned();
@@ -170,9 +250,16 @@ async fn alone_in_the_world(storage: Storage) {
     for name in ["gRPC", "REST", "MCP over HTTP", "MCP over stdio"] {
         let mut doors = Vec::new();
         for (service, gateway) in [(&crowded, &crowded_gateway), (&empty, &empty_gateway)] {
-            let key = service.key_of(&format!("other by {name}"), name, &RIGHTS).await;
+            let key = service
+                .key_of(&format!("other by {name}"), name, &RIGHTS)
+                .await;
             let all = service.doors(gateway, &key).await;
-            doors.push(all.into_iter().find(|(door, _)| *door == name).expect("a door").1);
+            doors.push(
+                all.into_iter()
+                    .find(|(door, _)| *door == name)
+                    .expect("a door")
+                    .1,
+            );
         }
         for operation in operations() {
             let question = question(&operation, context_id, &artifact_id);
@@ -187,19 +274,37 @@ async fn alone_in_the_world(storage: Storage) {
         }
     }
     for n in [1, context_id] {
-        let Answer::Ok(found) = me.call("get_context_by_ids", &json!({"context_ids": [n]})).await else { panic!("the owner may read") };
+        let Answer::Ok(found) = me
+            .call("get_context_by_ids", &json!({"context_ids": [n]}))
+            .await
+        else {
+            panic!("the owner may read")
+        };
         assert!(found.to_string().contains("canary"), "{found}");
     }
-    let Answer::Ok(found) = me.call("get_artifact", &json!({"artifact_id": artifact_id})).await else { panic!("the owner may read") };
+    let Answer::Ok(found) = me
+        .call("get_artifact", &json!({"artifact_id": artifact_id}))
+        .await
+    else {
+        panic!("the owner may read")
+    };
     assert!(found.to_string().contains("canary"), "{found}");
 }
 
 /// Replaces every artifact id but the one that was asked for.
 fn hide_ids_of_artifacts(value: &mut Value, known: &str) {
     match value {
-        Value::String(text) if text.len() == 36 && text.matches('-').count() == 4 && text != known => *value = json!("<id>"),
-        Value::Array(items) => items.iter_mut().for_each(|item| hide_ids_of_artifacts(item, known)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| hide_ids_of_artifacts(field, known)),
+        Value::String(text)
+            if text.len() == 36 && text.matches('-').count() == 4 && text != known =>
+        {
+            *value = json!("<id>")
+        }
+        Value::Array(items) => items
+            .iter_mut()
+            .for_each(|item| hide_ids_of_artifacts(item, known)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| hide_ids_of_artifacts(field, known)),
         _ => {}
     }
 }
@@ -208,11 +313,20 @@ fn hide_ids_of_artifacts(value: &mut Value, known: &str) {
 async fn metadata_is_public_and_points_to_the_resource() {
     let service = KeyedService::start().await;
     let gateway = Gateway::http(&service).await;
-    for path in ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"] {
+    for path in [
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/mcp",
+    ] {
         let metadata = gateway.get(path).await;
-        assert_eq!(metadata["resource"], format!("http://{}/mcp", gateway.address));
         assert_eq!(
-            (&metadata["scopes_supported"], &metadata["bearer_methods_supported"]),
+            metadata["resource"],
+            format!("http://{}/mcp", gateway.address)
+        );
+        assert_eq!(
+            (
+                &metadata["scopes_supported"],
+                &metadata["bearer_methods_supported"]
+            ),
             (&json!(["read", "write", "delete"]), &json!(["header"]))
         );
     }
@@ -232,12 +346,19 @@ async fn stdio_takes_its_key_from_the_environment_or_a_file_and_says_when_it_has
         let mut gateway = Gateway::stdio(&service, &environment).await;
         let entry = gateway.call("list_threads", &json!({})).await;
         let artifact = gateway.call("list_artifacts", &json!({})).await;
-        assert_eq!((entry["isError"] == true, artifact["isError"] == true), (!works, !works), "{environment:?} {entry}");
+        assert_eq!(
+            (entry["isError"] == true, artifact["isError"] == true),
+            (!works, !works),
+            "{environment:?} {entry}"
+        );
         if !works {
             let text = artifact["content"][0]["text"].as_str().unwrap_or_default();
             assert_eq!(text, json!([{ "error": REQUIRED }]).to_string());
             let text = entry["content"][0]["text"].as_str().unwrap_or_default();
-            assert!(text.contains(REQUIRED) && text.contains("UNAUTHENTICATED"), "{text}");
+            assert!(
+                text.contains(REQUIRED) && text.contains("UNAUTHENTICATED"),
+                "{text}"
+            );
         }
     }
 }

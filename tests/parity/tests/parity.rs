@@ -6,11 +6,14 @@ use serde_json::Value;
 /// Whether `actual` has everything `expected` names.
 fn contains(actual: &Value, expected: &Value) -> bool {
     match (actual, expected) {
-        (Value::Object(actual), Value::Object(expected)) => {
-            expected.iter().all(|(key, value)| actual.get(key).is_some_and(|actual| contains(actual, value)))
-        }
+        (Value::Object(actual), Value::Object(expected)) => expected.iter().all(|(key, value)| {
+            actual
+                .get(key)
+                .is_some_and(|actual| contains(actual, value))
+        }),
         (Value::Array(actual), Value::Array(expected)) => {
-            actual.len() == expected.len() && actual.iter().zip(expected).all(|(a, e)| contains(a, e))
+            actual.len() == expected.len()
+                && actual.iter().zip(expected).all(|(a, e)| contains(a, e))
         }
         _ => actual == expected,
     }
@@ -25,7 +28,11 @@ fn check(step: &Step, answer: &Answer, storage: Storage) -> Result<(), String> {
     };
     let expected = substitute(expected);
     let expected = &of_storage(&expected, storage);
-    if contains(actual, expected) { Ok(()) } else { Err(format!("expected {expected}\n     got {actual}")) }
+    if contains(actual, expected) {
+        Ok(())
+    } else {
+        Err(format!("expected {expected}\n     got {actual}"))
+    }
 }
 
 /// The databases differ by their names and nothing else.
@@ -34,7 +41,12 @@ fn of_storage(expected: &Value, storage: Storage) -> Value {
         (Value::String(text), Storage::Postgres) if text == "sqlite" => "postgresql".into(),
         (Value::String(text), Storage::Postgres) if text == "fts5" => "tsvector".into(),
         (Value::Array(items), _) => items.iter().map(|item| of_storage(item, storage)).collect(),
-        (Value::Object(object), _) => Value::Object(object.iter().map(|(key, value)| (key.clone(), of_storage(value, storage))).collect()),
+        (Value::Object(object), _) => Value::Object(
+            object
+                .iter()
+                .map(|(key, value)| (key.clone(), of_storage(value, storage)))
+                .collect(),
+        ),
         (other, _) => other.clone(),
     }
 }
@@ -52,12 +64,17 @@ async fn every_door_gives_the_same_answers_on_postgresql() {
 }
 
 async fn play(storage: Storage) {
-    let scenario: Scenario = serde_json::from_str(include_str!("../scenario.json")).expect("the scenario is JSON of its own shape");
+    let scenario: Scenario = serde_json::from_str(include_str!("../scenario.json"))
+        .expect("the scenario is JSON of its own shape");
     let mut doors = Door::open_all(storage).await;
     let mut names: Vec<Names> = doors.iter().map(|_| Names::default()).collect();
     let mut failures = Vec::new();
     for step in &scenario.steps {
-        let arguments = if step.with.is_null() { Value::Object(serde_json::Map::new()) } else { substitute(&step.with) };
+        let arguments = if step.with.is_null() {
+            Value::Object(serde_json::Map::new())
+        } else {
+            substitute(&step.with)
+        };
         let mut first: Option<(&str, Answer)> = None;
         for ((name, door), names) in doors.iter_mut().zip(&mut names) {
             if step.json_only && !door.is_json() {
@@ -73,11 +90,20 @@ async fn play(storage: Storage) {
             match &first {
                 None => first = Some((*name, answer)),
                 Some((other, expected)) if *expected != answer => {
-                    failures.push(format!("{}: {other} and {name} differ:\n  {expected:?}\n  {answer:?}", step.shows));
+                    failures.push(format!(
+                        "{}: {other} and {name} differ:\n  {expected:?}\n  {answer:?}",
+                        step.shows
+                    ));
                 }
                 Some(_) => {}
             }
         }
     }
-    assert!(failures.is_empty(), "{} of {} steps failed:\n{}", failures.len(), scenario.steps.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} steps failed:\n{}",
+        failures.len(),
+        scenario.steps.len(),
+        failures.join("\n")
+    );
 }

@@ -12,7 +12,11 @@ const REQUIRED: &str = "Authentication required. Please provide a valid API key.
 
 /// A service and a gateway that accept this issuer's tokens.
 async fn doors(issuer: &TestIssuer, more: &[(&str, &str)]) -> (KeyedService, Gateway) {
-    let mut settings = vec![("AUTH", "oidc"), ("OIDC_ISSUER", issuer.url()), ("OIDC_AUDIENCE", AUDIENCE)];
+    let mut settings = vec![
+        ("AUTH", "oidc"),
+        ("OIDC_ISSUER", issuer.url()),
+        ("OIDC_AUDIENCE", AUDIENCE),
+    ];
     settings.extend(more);
     let service = KeyedService::start_with(&settings).await;
     let gateway = Gateway::http_with(&service, &settings).await;
@@ -23,13 +27,34 @@ async fn doors(issuer: &TestIssuer, more: &[(&str, &str)]) -> (KeyedService, Gat
 async fn refused(service: &KeyedService, gateway: &Gateway, what: &str, token: &str) {
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;
-    assert_eq!((rest.status, rest.challenge.as_str()), (401, "Bearer"), "{what}");
-    assert_eq!((&rest.body["detail"], &rest.body["reason"]), (&json!(REQUIRED), &json!("UNAUTHENTICATED")), "{what}");
+    assert_eq!(
+        (rest.status, rest.challenge.as_str()),
+        (401, "Bearer"),
+        "{what}"
+    );
+    assert_eq!(
+        (&rest.body["detail"], &rest.body["reason"]),
+        (&json!(REQUIRED), &json!("UNAUTHENTICATED")),
+        "{what}"
+    );
     let status = service.grpc(Some(&bearer)).await.expect_err(what);
-    assert_eq!((status.code(), status.message()), (Code::Unauthenticated, REQUIRED), "{what}");
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Unauthenticated, REQUIRED),
+        "{what}"
+    );
     let mcp = gateway.call("list_threads", Some(&bearer)).await;
-    assert_eq!((mcp.status, &mcp.body), (401, &json!({ "error": REQUIRED })), "{what}");
-    assert!(mcp.challenge.contains("error=\"invalid_token\"") && mcp.challenge.contains("resource_metadata="), "{}", mcp.challenge);
+    assert_eq!(
+        (mcp.status, &mcp.body),
+        (401, &json!({ "error": REQUIRED })),
+        "{what}"
+    );
+    assert!(
+        mcp.challenge.contains("error=\"invalid_token\"")
+            && mcp.challenge.contains("resource_metadata="),
+        "{}",
+        mcp.challenge
+    );
 }
 
 /// Waits until the gateway asks the service about this token again, which it does within a second.
@@ -40,7 +65,9 @@ async fn forgotten(gateway: &Gateway, token: &str) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), asked).await.expect("a refusal within a second");
+    tokio::time::timeout(Duration::from_secs(10), asked)
+        .await
+        .expect("a refusal within a second");
 }
 
 /// That this lets somebody in, on every wire.
@@ -50,7 +77,11 @@ async fn admitted(service: &KeyedService, gateway: &Gateway, what: &str, token: 
     assert_eq!(rest.status, 200, "{what}: {}", rest.body);
     service.grpc(Some(&bearer)).await.expect(what);
     let mcp = gateway.call("list_threads", Some(&bearer)).await;
-    assert!(mcp.status == 200 && mcp.body["result"]["isError"] != true, "{what}: {}", mcp.body);
+    assert!(
+        mcp.status == 200 && mcp.body["result"]["isError"] != true,
+        "{what}: {}",
+        mcp.body
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,16 +92,31 @@ async fn tokens_open_every_door_and_bad_ones_none() {
     let good = claims(issuer.url(), AUDIENCE, "alice");
     admitted(&service, &gateway, "RS256", &rsa.token(&good)).await;
     admitted(&service, &gateway, "ES256", &ec.token(&good)).await;
-    admitted(&service, &gateway, "an API key", &service.key("key", &["read"]).await).await;
+    admitted(
+        &service,
+        &gateway,
+        "an API key",
+        &service.key("key", &["read"]).await,
+    )
+    .await;
 
     let modulus = rsa.public()["n"].as_str().expect("a modulus").to_owned();
     for key in [&rsa, &ec] {
         let changed = |changes: Value| key.token(&with(good.clone(), changes));
         for (what, token) in [
-            ("a wrong issuer", changed(json!({"iss": "https://accounts.example"}))),
-            ("a wrong audience", changed(json!({"aud": "https://other.example"}))),
+            (
+                "a wrong issuer",
+                changed(json!({"iss": "https://accounts.example"})),
+            ),
+            (
+                "a wrong audience",
+                changed(json!({"aud": "https://other.example"})),
+            ),
             ("an expired token", changed(json!({"exp": now() - 120}))),
-            ("a token of tomorrow", changed(json!({"nbf": now() + 86_400}))),
+            (
+                "a token of tomorrow",
+                changed(json!({"nbf": now() + 86_400})),
+            ),
         ] {
             refused(&service, &gateway, what, &token).await;
         }
@@ -79,7 +125,10 @@ async fn tokens_open_every_door_and_bad_ones_none() {
         ("a wrong RSA key", Key::other_rsa("rsa").token(&good)),
         ("a wrong curve key", Key::ec("ec").token(&good)),
         ("no algorithm", unsigned("none", &good)),
-        ("a public key as secret", hs256(modulus.as_bytes(), "rsa", &good)),
+        (
+            "a public key as secret",
+            hs256(modulus.as_bytes(), "rsa", &good),
+        ),
         ("nonsense", "a.b.c".to_owned()),
     ] {
         refused(&service, &gateway, what, &token).await;
@@ -91,7 +140,13 @@ async fn tokens_open_every_door_and_bad_ones_none() {
     let before = rsa.token(&good);
     forgotten(&gateway, &before).await;
     refused(&service, &gateway, "the key before", &before).await;
-    refused(&service, &gateway, "an unknown key", &Key::ec("unknown").token(&good)).await;
+    refused(
+        &service,
+        &gateway,
+        "an unknown key",
+        &Key::ec("unknown").token(&good),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,11 +162,33 @@ async fn an_issuer_without_readable_keys_lets_nobody_in_and_one_that_is_away_say
     let (service, gateway) = doors(&issuer, &[]).await;
     let bearer = format!("Bearer {token}");
     let rest = service.rest(Some(&bearer)).await;
-    assert_eq!((rest.status, &rest.body["reason"]), (503, &json!("ISSUER_UNAVAILABLE")));
-    assert_eq!(service.grpc(Some(&bearer)).await.expect_err("nobody can tell").code(), Code::Unavailable);
+    assert_eq!(
+        (rest.status, &rest.body["reason"]),
+        (503, &json!("ISSUER_UNAVAILABLE"))
+    );
+    assert_eq!(
+        service
+            .grpc(Some(&bearer))
+            .await
+            .expect_err("nobody can tell")
+            .code(),
+        Code::Unavailable
+    );
     let mcp = gateway.call("list_threads", Some(&bearer)).await;
-    assert!(mcp.status == 200 && mcp.body["result"]["isError"] == true && mcp.text().contains("ISSUER_UNAVAILABLE"), "{}", mcp.body);
-    admitted(&service, &gateway, "an API key", &service.key("key", &["read"]).await).await;
+    assert!(
+        mcp.status == 200
+            && mcp.body["result"]["isError"] == true
+            && mcp.text().contains("ISSUER_UNAVAILABLE"),
+        "{}",
+        mcp.body
+    );
+    admitted(
+        &service,
+        &gateway,
+        "an API key",
+        &service.key("key", &["read"]).await,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -119,15 +196,37 @@ async fn clients_learn_who_gives_tokens_and_under_which_names() {
     let key = Key::rsa("rsa");
     let issuer = TestIssuer::start(&[&key]).await;
     let (_service, gateway) = doors(&issuer, &[("OIDC_SCOPE_PREFIX", "context.")]).await;
-    let metadata = gateway.get("/.well-known/oauth-protected-resource/mcp").await;
+    let metadata = gateway
+        .get("/.well-known/oauth-protected-resource/mcp")
+        .await;
     assert_eq!(metadata["authorization_servers"], json!([issuer.url()]));
-    assert_eq!(metadata["scopes_supported"], json!(["context.read", "context.write", "context.delete"]));
+    assert_eq!(
+        metadata["scopes_supported"],
+        json!(["context.read", "context.write", "context.delete"])
+    );
     let challenge = gateway.call("list_threads", None).await.challenge;
-    assert!(challenge.contains("scope=\"context.read context.write context.delete\""), "{challenge}");
-    let reader = with(claims(issuer.url(), AUDIENCE, "alice"), json!({"scope": "context.read write"}));
-    let reply = gateway.call("store_context", Some(&format!("Bearer {}", key.token(&reader)))).await;
+    assert!(
+        challenge.contains("scope=\"context.read context.write context.delete\""),
+        "{challenge}"
+    );
+    let reader = with(
+        claims(issuer.url(), AUDIENCE, "alice"),
+        json!({"scope": "context.read write"}),
+    );
+    let reply = gateway
+        .call(
+            "store_context",
+            Some(&format!("Bearer {}", key.token(&reader))),
+        )
+        .await;
     assert_eq!(reply.status, 403);
-    assert!(reply.challenge.contains("error=\"insufficient_scope\", scope=\"context.write\""), "{}", reply.challenge);
+    assert!(
+        reply
+            .challenge
+            .contains("error=\"insufficient_scope\", scope=\"context.write\""),
+        "{}",
+        reply.challenge
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -139,16 +238,25 @@ async fn the_holders_of_tokens_have_owners_of_their_own_and_stdio_takes_new_toke
     let file = service.file("token", &token("alice"));
     let mut gateway = Gateway::stdio(&service, &[("CONTEXT_API_KEY_FILE", file)]).await;
     let entry = json!({"thread_id": "t", "source": "user", "text": "Alice's"});
-    assert_eq!(gateway.call("store_context", &entry).await["isError"], false);
+    assert_eq!(
+        gateway.call("store_context", &entry).await["isError"],
+        false
+    );
     let threads = |reply: Value| reply["structuredContent"]["total_threads"].clone();
-    assert_eq!(threads(gateway.call("list_threads", &json!({})).await), json!(1));
+    assert_eq!(
+        threads(gateway.call("list_threads", &json!({})).await),
+        json!(1)
+    );
     // Another holder sees nothing, and neither does the owner whose name the subject happens to be.
     service.file("token", &token("default"));
     while threads(gateway.call("list_threads", &json!({})).await) != json!(0) {
         tokio::task::yield_now().await;
     }
     let default = service.key("key", &["read"]).await;
-    assert_eq!(service.rest(Some(&default)).await.body["total_threads"], json!(0));
+    assert_eq!(
+        service.rest(Some(&default)).await.body["total_threads"],
+        json!(0)
+    );
     service.file("token", &token("alice"));
     while threads(gateway.call("list_threads", &json!({})).await) != json!(1) {
         tokio::task::yield_now().await;

@@ -48,8 +48,13 @@ pub struct TestDatabase {
 pub fn server() -> Option<String> {
     let found = set("CONTEXT_TEST_POSTGRES_URL").or_else(|| set("DATABASE_URL"));
     if found.is_none() {
-        assert!(!is_required(), "there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test");
-        eprintln!("SKIPPED: there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test");
+        assert!(
+            !is_required(),
+            "there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test"
+        );
+        eprintln!(
+            "SKIPPED: there is no PostgreSQL to test on; set CONTEXT_TEST_POSTGRES_URL, or run scripts/test"
+        );
     }
     found
 }
@@ -60,7 +65,9 @@ fn set(name: &str) -> Option<String> {
 
 /// Whether a test that needs a server fails without one.
 fn is_required() -> bool {
-    set("CONTEXT_TEST_POSTGRES_REQUIRED").or_else(|| set("CI")).is_some()
+    set("CONTEXT_TEST_POSTGRES_REQUIRED")
+        .or_else(|| set("CI"))
+        .is_some()
 }
 
 impl TestDatabase {
@@ -110,13 +117,19 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        let (server, statement) = (self.server.clone(), format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+        let (server, statement) = (
+            self.server.clone(),
+            format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name),
+        );
         // Whatever runtime this is dropped in, it cannot be waited in.
         let dropping = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             if let Ok(runtime) = runtime {
                 runtime.block_on(async {
-                    if let Ok((client, connection)) = tokio_postgres::connect(&server, NoTls).await {
+                    if let Ok((client, connection)) = tokio_postgres::connect(&server, NoTls).await
+                    {
                         let driver = tokio::spawn(connection);
                         let _ = client.batch_execute(&statement).await;
                         drop(client);
@@ -130,37 +143,71 @@ impl Drop for TestDatabase {
 }
 
 async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("the tests' PostgreSQL answers");
+    let (client, connection) = tokio_postgres::connect(url, NoTls)
+        .await
+        .expect("the tests' PostgreSQL answers");
     tokio::spawn(connection);
     client
 }
 
 async fn run(client: &Client, statement: &str) {
-    client.batch_execute(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    client
+        .batch_execute(statement)
+        .await
+        .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
 }
 
 /// Tests run in many processes at once: one of them makes the template, the others wait for it.
-async fn make_template(client: &Client, server: &str, template: &str, prepare: impl AsyncFnOnce(&str)) {
+async fn make_template(
+    client: &Client,
+    server: &str,
+    template: &str,
+    prepare: impl AsyncFnOnce(&str),
+) {
     run(client, &format!("SELECT pg_advisory_lock({TEMPLATE_LOCK})")).await;
-    let known = client.query("SELECT 1 FROM pg_database WHERE datname = $1", &[&template]).await.expect("databases are listed");
+    let known = client
+        .query("SELECT 1 FROM pg_database WHERE datname = $1", &[&template])
+        .await
+        .expect("databases are listed");
     if known.is_empty() {
         drop_abandoned(client).await;
         let unfinished = format!("{template}_unfinished");
-        run(client, &format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)")).await;
+        run(
+            client,
+            &format!("DROP DATABASE IF EXISTS {unfinished} WITH (FORCE)"),
+        )
+        .await;
         run(client, &format!("CREATE DATABASE {unfinished}")).await;
         prepare(&with_database(server, &unfinished)).await;
         wait_until_alone(client, &unfinished).await;
-        run(client, &format!("ALTER DATABASE {unfinished} RENAME TO {template}")).await;
+        run(
+            client,
+            &format!("ALTER DATABASE {unfinished} RENAME TO {template}"),
+        )
+        .await;
     }
-    run(client, &format!("SELECT pg_advisory_unlock({TEMPLATE_LOCK})")).await;
+    run(
+        client,
+        &format!("SELECT pg_advisory_unlock({TEMPLATE_LOCK})"),
+    )
+    .await;
 }
 
 /// A closed connection's process ends a moment later.
 async fn wait_until_alone(client: &Client, database: &str) {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1";
-    while client.query_one(count, &[&database]).await.expect("connections are counted").get::<_, i64>(0) > 0 {
-        assert!(tokio::time::Instant::now() < deadline, "somebody stays connected to {database}");
+    while client
+        .query_one(count, &[&database])
+        .await
+        .expect("connections are counted")
+        .get::<_, i64>(0)
+        > 0
+    {
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "somebody stays connected to {database}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -171,21 +218,37 @@ async fn create_copy(client: &Client, name: &str, template: &str) {
     let statement = format!("CREATE DATABASE {name} TEMPLATE {template}");
     while let Err(error) = client.batch_execute(&statement).await {
         let busy = error.code() == Some(&tokio_postgres::error::SqlState::OBJECT_IN_USE);
-        assert!(busy && tokio::time::Instant::now() < deadline, "{statement}: {error:?}");
+        assert!(
+            busy && tokio::time::Instant::now() < deadline,
+            "{statement}: {error:?}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 async fn drop_abandoned(client: &Client) {
-    let rows = client.query("SELECT datname FROM pg_database WHERE datname LIKE 'ctxt\\_%'", &[]).await.expect("databases are listed");
+    let rows = client
+        .query(
+            "SELECT datname FROM pg_database WHERE datname LIKE 'ctxt\\_%'",
+            &[],
+        )
+        .await
+        .expect("databases are listed");
     for name in rows.iter().map(|row| row.get::<_, String>(0)) {
-        let made = name.strip_prefix("ctxt_").and_then(|rest| rest.split('_').next()).and_then(|seconds| seconds.parse::<u64>().ok());
+        let made = name
+            .strip_prefix("ctxt_")
+            .and_then(|rest| rest.split('_').next())
+            .and_then(|seconds| seconds.parse::<u64>().ok());
         if made.is_some_and(|made| made + ABANDONED_AFTER.as_secs() < seconds()) {
-            let _ = client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+            let _ = client
+                .batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+                .await;
         }
     }
 }
 
 fn seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }

@@ -15,9 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The programs there are: `CONTEXT_TEST_PGBOUNCER`, between colons, which `scripts/test` sets. Without one it says so.
 #[must_use]
 pub fn pgbouncers() -> Vec<PathBuf> {
-    let found: Vec<PathBuf> = crate::set("CONTEXT_TEST_PGBOUNCER").iter().flat_map(std::env::split_paths).collect();
+    let found: Vec<PathBuf> = crate::set("CONTEXT_TEST_PGBOUNCER")
+        .iter()
+        .flat_map(std::env::split_paths)
+        .collect();
     if found.is_empty() {
-        eprintln!("SKIPPED: there is no PgBouncer; set CONTEXT_TEST_PGBOUNCER, or run scripts/test");
+        eprintln!(
+            "SKIPPED: there is no PgBouncer; set CONTEXT_TEST_PGBOUNCER, or run scripts/test"
+        );
     }
     found
 }
@@ -39,35 +44,67 @@ impl PgBouncer {
     /// When it does not start.
     pub async fn start(program: &Path, url: &str) -> Self {
         let version = version(program);
-        let server: tokio_postgres::Config = url.parse().expect("the tests' server has a proper URL");
+        let server: tokio_postgres::Config =
+            url.parse().expect("the tests' server has a proper URL");
         let host = match server.get_hosts() {
             [tokio_postgres::config::Host::Tcp(host), ..] => host.clone(),
             _ => "127.0.0.1".to_owned(),
         };
         let server_port = server.get_ports().first().copied().unwrap_or(5432);
         let user = server.get_user().unwrap_or("postgres");
-        let password = server.get_password().map(|password| format!(" password={}", String::from_utf8_lossy(password)));
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
-        let prepared = if version >= (1, 21) { "max_prepared_statements = 200\n" } else { "" };
+        let password = server
+            .get_password()
+            .map(|password| format!(" password={}", String::from_utf8_lossy(password)));
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .expect("a free port")
+            .port();
+        let prepared = if version >= (1, 21) {
+            "max_prepared_statements = 200\n"
+        } else {
+            ""
+        };
         let settings = format!(
             "[databases]\n* = host={host} port={server_port} user={user}{}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\nmax_client_conn = 200\n{prepared}",
             password.unwrap_or_default()
         );
-        let home = tempfile::Builder::new().prefix("context-pgbouncer").tempdir().expect("a temporary directory");
+        let home = tempfile::Builder::new()
+            .prefix("context-pgbouncer")
+            .tempdir()
+            .expect("a temporary directory");
         let file = home.path().join("pgbouncer.ini");
         std::fs::write(&file, settings).expect("its settings");
         hand_over(home.path());
         let log = std::fs::File::create(home.path().join("log")).expect("a log");
         let mut command = command_at(program);
-        command.arg(&file).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = kill_with_the_test(command).spawn().expect("PgBouncer starts");
-        let mut started = Self { port, version, child, _home: home };
+        command
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let child = kill_with_the_test(command)
+            .spawn()
+            .expect("PgBouncer starts");
+        let mut started = Self {
+            port,
+            version,
+            child,
+            _home: home,
+        };
         let deadline = Instant::now() + PATIENCE;
-        while tokio_postgres::connect(&started.url(url), NoTls).await.is_err() {
+        while tokio_postgres::connect(&started.url(url), NoTls)
+            .await
+            .is_err()
+        {
             let ended = started.child.try_wait().expect("a child");
-            let log = || std::fs::read_to_string(started._home.path().join("log")).unwrap_or_default();
-            assert!(ended.is_none() && Instant::now() < deadline, "PgBouncer does not answer: {}", log());
+            let log =
+                || std::fs::read_to_string(started._home.path().join("log")).unwrap_or_default();
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "PgBouncer does not answer: {}",
+                log()
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         started
@@ -101,8 +138,16 @@ impl Drop for PgBouncer {
 }
 
 fn version(program: &Path) -> (u32, u32) {
-    let output = command_at(program).arg("--version").output().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let output = command_at(program)
+        .arg("--version")
+        .output()
+        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok());
-    (numbers.next().expect("a version"), numbers.next().expect("a version"))
+    let mut numbers = text
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|number| number.parse().ok());
+    (
+        numbers.next().expect("a version"),
+        numbers.next().expect("a version"),
+    )
 }

@@ -18,8 +18,14 @@ const NOBODY: u32 = 65534;
 /// How long a server may take for what takes it a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What makes a server small and quick. Nothing here outlives the machine.
-const SETTINGS: [&str; 6] =
-    ["fsync=off", "shared_buffers=16MB", "max_connections=100", "wal_level=replica", "max_wal_senders=4", "unix_socket_directories="];
+const SETTINGS: [&str; 6] = [
+    "fsync=off",
+    "shared_buffers=16MB",
+    "max_connections=100",
+    "wal_level=replica",
+    "max_wal_senders=4",
+    "unix_socket_directories=",
+];
 
 /// Where PostgreSQL's programs are: `CONTEXT_TEST_POSTGRES_BIN`, which `scripts/test` sets.
 ///
@@ -27,10 +33,17 @@ const SETTINGS: [&str; 6] =
 /// When there are none and `CI` is set.
 #[must_use]
 pub fn programs() -> Option<PathBuf> {
-    let found = std::env::var_os("CONTEXT_TEST_POSTGRES_BIN").map(PathBuf::from).filter(|path| path.join("pg_basebackup").exists());
+    let found = std::env::var_os("CONTEXT_TEST_POSTGRES_BIN")
+        .map(PathBuf::from)
+        .filter(|path| path.join("pg_basebackup").exists());
     if found.is_none() {
-        assert!(crate::set("CI").is_none(), "there are no PostgreSQL programs; set CONTEXT_TEST_POSTGRES_BIN, or run scripts/test");
-        eprintln!("SKIPPED: there are no PostgreSQL programs; set CONTEXT_TEST_POSTGRES_BIN, or run scripts/test");
+        assert!(
+            crate::set("CI").is_none(),
+            "there are no PostgreSQL programs; set CONTEXT_TEST_POSTGRES_BIN, or run scripts/test"
+        );
+        eprintln!(
+            "SKIPPED: there are no PostgreSQL programs; set CONTEXT_TEST_POSTGRES_BIN, or run scripts/test"
+        );
     }
     found
 }
@@ -51,11 +64,23 @@ impl Server {
     /// # Panics
     /// When it does not start.
     pub async fn start(programs: &Path) -> Self {
-        let home = tempfile::Builder::new().prefix("context-postgres").tempdir().expect("a temporary directory");
+        let home = tempfile::Builder::new()
+            .prefix("context-postgres")
+            .tempdir()
+            .expect("a temporary directory");
         hand_over(home.path());
         let data = home.path().join("primary");
         let mut initdb = command(programs, "initdb");
-        initdb.arg("-D").arg(&data).args(["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]);
+        initdb.arg("-D").arg(&data).args([
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "--no-sync",
+        ]);
         run(initdb);
         Self::serve(programs.to_owned(), Arc::new(home), data).await
     }
@@ -67,36 +92,82 @@ impl Server {
     pub async fn synchronous_standby(&self) -> Self {
         let data = self.home.path().join("standby");
         let mut copy = command(&self.programs, "pg_basebackup");
-        copy.arg("-D").arg(&data).args(["-R", "-X", "stream", "-c", "fast", "--no-sync", "-d", &self.parameters()]);
+        copy.arg("-D").arg(&data).args([
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "--no-sync",
+            "-d",
+            &self.parameters(),
+        ]);
         run(copy);
         let standby = Self::serve(self.programs.clone(), Arc::clone(&self.home), data).await;
         let client = self.connect().await;
-        client.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await.expect("the server takes settings");
-        client.batch_execute("SELECT pg_reload_conf()").await.expect("the server reads its settings");
+        client
+            .batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            .await
+            .expect("the server takes settings");
+        client
+            .batch_execute("SELECT pg_reload_conf()")
+            .await
+            .expect("the server reads its settings");
         let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
         let deadline = Instant::now() + PATIENCE;
-        while client.query_one(synchronous, &[]).await.expect("the server tells").get::<_, i64>(0) == 0 {
-            assert!(Instant::now() < deadline, "the standby does not keep up: {}", standby.log());
+        while client
+            .query_one(synchronous, &[])
+            .await
+            .expect("the server tells")
+            .get::<_, i64>(0)
+            == 0
+        {
+            assert!(
+                Instant::now() < deadline,
+                "the standby does not keep up: {}",
+                standby.log()
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         standby
     }
 
     async fn serve(programs: PathBuf, home: Arc<tempfile::TempDir>, data: PathBuf) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .expect("a free port")
+            .port();
         let mut postgres = command(&programs, "postgres");
-        postgres.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+        postgres
+            .arg("-D")
+            .arg(&data)
+            .args(["-h", "127.0.0.1", "-p", &port.to_string()]);
         for setting in SETTINGS {
             postgres.args(["-c", setting]);
         }
         let log = File::create(data.with_extension("log")).expect("a log");
-        postgres.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = kill_with_the_test(postgres).spawn().expect("the server starts");
-        let mut server = Self { programs, home, data, port, child };
+        postgres
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let child = kill_with_the_test(postgres)
+            .spawn()
+            .expect("the server starts");
+        let mut server = Self {
+            programs,
+            home,
+            data,
+            port,
+            child,
+        };
         let deadline = Instant::now() + PATIENCE;
         while tokio_postgres::connect(&server.url(), NoTls).await.is_err() {
             let ended = server.child.try_wait().expect("a child");
-            assert!(ended.is_none() && Instant::now() < deadline, "the server does not answer: {}", server.log());
+            assert!(
+                ended.is_none() && Instant::now() < deadline,
+                "the server does not answer: {}",
+                server.log()
+            );
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         server
@@ -131,10 +202,15 @@ impl Server {
     /// # Panics
     /// When it does not end.
     pub async fn crash(&mut self) {
-        rustix::process::kill_process(Pid::from_child(&self.child), Signal::QUIT).expect("the server runs");
+        rustix::process::kill_process(Pid::from_child(&self.child), Signal::QUIT)
+            .expect("the server runs");
         let deadline = Instant::now() + PATIENCE;
         while self.child.try_wait().expect("a child").is_none() {
-            assert!(Instant::now() < deadline, "the server does not stop: {}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "the server does not stop: {}",
+                self.log()
+            );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -144,8 +220,17 @@ impl Server {
     /// # Panics
     /// When it does not become one.
     pub async fn promote(&self) {
-        let promoted = self.connect().await.query_one("SELECT pg_promote()", &[]).await.expect("the standby answers");
-        assert!(promoted.get::<_, bool>(0), "the standby was not promoted: {}", self.log());
+        let promoted = self
+            .connect()
+            .await
+            .query_one("SELECT pg_promote()", &[])
+            .await
+            .expect("the standby answers");
+        assert!(
+            promoted.get::<_, bool>(0),
+            "the standby was not promoted: {}",
+            self.log()
+        );
     }
 
     fn log(&self) -> String {
@@ -164,7 +249,11 @@ impl Drop for Server {
 pub(crate) fn kill_with_the_test(mut command: Command) -> Command {
     // SAFETY: prctl is one system call, allocates nothing and takes no lock.
     unsafe {
-        command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::QUIT))?));
+        command.pre_exec(|| {
+            Ok(rustix::process::set_parent_process_death_signal(Some(
+                Signal::QUIT,
+            ))?)
+        });
     }
     command
 }
@@ -176,7 +265,8 @@ fn is_root() -> bool {
 /// Gives a directory to whoever the server runs as.
 pub(crate) fn hand_over(directory: &Path) {
     if is_root() {
-        std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY)).expect("root gives directories away");
+        std::os::unix::fs::chown(directory, Some(NOBODY), Some(NOBODY))
+            .expect("root gives directories away");
     }
 }
 
@@ -187,7 +277,10 @@ fn command(programs: &Path, name: &str) -> Command {
 /// A program, run by whoever may run a server.
 pub(crate) fn command_at(program: &Path) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).current_dir("/");
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .current_dir("/");
     if is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -195,6 +288,12 @@ pub(crate) fn command_at(program: &Path) -> Command {
 }
 
 fn run(mut command: Command) {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

@@ -8,9 +8,13 @@
 /// ```
 #[must_use]
 pub fn with_database(url: &str, database: &str) -> String {
-    let (before, parameters) = url.split_once('?').map_or((url, None), |(before, after)| (before, Some(after)));
+    let (before, parameters) = url
+        .split_once('?')
+        .map_or((url, None), |(before, after)| (before, Some(after)));
     let authority = before.find("://").map_or(0, |at| at + 3);
-    let end = before[authority..].find('/').map_or(before.len(), |at| authority + at);
+    let end = before[authority..]
+        .find('/')
+        .map_or(before.len(), |at| authority + at);
     let mut replaced = format!("{}/{database}", &before[..end]);
     if let Some(parameters) = parameters {
         replaced.push('?');

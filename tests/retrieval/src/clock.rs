@@ -12,7 +12,8 @@ pub struct SetClock {
 impl SetClock {
     /// Lets minutes pass.
     pub fn pass(&self, minutes: u32) {
-        self.micros.fetch_add(i64::from(minutes) * 60_000_000, Ordering::Relaxed);
+        self.micros
+            .fetch_add(i64::from(minutes) * 60_000_000, Ordering::Relaxed);
     }
 }
 

@@ -98,7 +98,10 @@ impl Own {
         };
         let engine = Engine::new(Arc::clone(&self.store), config, self.clock.clone())?;
         if let Some(embedder) = &self.embedder {
-            engine.use_embedder(Arc::clone(embedder)).await.map_err(|error| error.message)?;
+            engine
+                .use_embedder(Arc::clone(embedder))
+                .await
+                .map_err(|error| error.message)?;
         }
         Ok(engine)
     }
@@ -114,10 +117,24 @@ impl House {
             Self::Own(own) => return Ok(Door::Engine(Box::new(own.engine(setup).await?))),
             Self::Served(wire, settings) => (wire, settings),
         };
-        let reranking = if setup.reranking == Switch::False { "false" } else { "auto" };
-        let (weight, timeout) = (setup.context_weight.to_string(), RERANK_TIMEOUT_MS.to_string());
-        let mut all: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        all.extend([("ENABLE_RERANKING", reranking), ("HYBRID_CONTEXT_WEIGHT", &weight), ("RERANK_TIMEOUT_MS", &timeout)]);
+        let reranking = if setup.reranking == Switch::False {
+            "false"
+        } else {
+            "auto"
+        };
+        let (weight, timeout) = (
+            setup.context_weight.to_string(),
+            RERANK_TIMEOUT_MS.to_string(),
+        );
+        let mut all: Vec<(&str, &str)> = settings
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        all.extend([
+            ("ENABLE_RERANKING", reranking),
+            ("HYBRID_CONTEXT_WEIGHT", &weight),
+            ("RERANK_TIMEOUT_MS", &timeout),
+        ]);
         let door = match wire {
             Wire::Grpc => context_parity::Door::open_grpc_with(&all).await,
             Wire::Mcp => context_parity::Door::open_mcp_with(&all).await,
@@ -144,24 +161,53 @@ impl Door {
             Self::Engine(engine) => {
                 let caller = Caller::local();
                 let found = match request {
-                    Request::Fts(request) => engine.fts_search_context(&caller, request).await.map(|reply| reply.results),
-                    Request::Semantic(request) => engine.semantic_search_context(&caller, request).await.map(|reply| reply.results),
-                    Request::Hybrid(request) => engine.hybrid_search_context(&caller, request).await.map(|reply| reply.results),
+                    Request::Fts(request) => engine
+                        .fts_search_context(&caller, request)
+                        .await
+                        .map(|reply| reply.results),
+                    Request::Semantic(request) => engine
+                        .semantic_search_context(&caller, request)
+                        .await
+                        .map(|reply| reply.results),
+                    Request::Hybrid(request) => engine
+                        .hybrid_search_context(&caller, request)
+                        .await
+                        .map(|reply| reply.results),
                 };
-                Ok(found.map_err(|error| error.message)?.iter().map(|hit| hit.id).collect())
+                Ok(found
+                    .map_err(|error| error.message)?
+                    .iter()
+                    .map(|hit| hit.id)
+                    .collect())
             }
             Self::Wire(door) => {
                 let (tool, arguments) = match request {
                     Request::Fts(request) => ("fts_search_context", serde_json::to_value(request)?),
-                    Request::Semantic(request) => ("semantic_search_context", serde_json::to_value(request)?),
-                    Request::Hybrid(request) => ("hybrid_search_context", serde_json::to_value(request)?),
+                    Request::Semantic(request) => {
+                        ("semantic_search_context", serde_json::to_value(request)?)
+                    }
+                    Request::Hybrid(request) => {
+                        ("hybrid_search_context", serde_json::to_value(request)?)
+                    }
                 };
                 match door.call(tool, &arguments).await {
                     context_parity::Answer::Ok(reply) => {
-                        let results = reply["results"].as_array().ok_or("a reply has no results")?;
-                        results.iter().map(|hit| hit["id"].as_i64().ok_or_else(|| "a result has no id".into())).collect()
+                        let results = reply["results"]
+                            .as_array()
+                            .ok_or("a reply has no results")?;
+                        results
+                            .iter()
+                            .map(|hit| {
+                                hit["id"]
+                                    .as_i64()
+                                    .ok_or_else(|| "a result has no id".into())
+                            })
+                            .collect()
                     }
-                    context_parity::Answer::Err(error) => Err(error["error"].as_str().unwrap_or("an error without a sentence").into()),
+                    context_parity::Answer::Err(error) => Err(error["error"]
+                        .as_str()
+                        .unwrap_or("an error without a sentence")
+                        .into()),
                 }
             }
         }

@@ -95,42 +95,87 @@ async fn main() -> Result<(), Error> {
     let usual = Neighbourhood::default();
     let neighbourhood = Neighbourhood {
         entries: cli.context_neighbours.unwrap_or(usual.entries),
-        gap: cli.context_gap_minutes.map_or(usual.gap, |minutes| Duration::from_secs(minutes.saturating_mul(60))),
+        gap: cli.context_gap_minutes.map_or(usual.gap, |minutes| {
+            Duration::from_secs(minutes.saturating_mul(60))
+        }),
     };
     let store: Arc<dyn Store> = match &cli.postgres {
-        None => Arc::new(SqliteStore::open(Config { neighbourhood, ..Config::new(&database) })?),
+        None => Arc::new(SqliteStore::open(Config {
+            neighbourhood,
+            ..Config::new(&database)
+        })?),
         Some(url) => {
-            empty(PostgresStore::open(PostgresConfig { neighbourhood, ..PostgresConfig::new(Target::parse(url)?) }).await?).await?
+            empty(
+                PostgresStore::open(PostgresConfig {
+                    neighbourhood,
+                    ..PostgresConfig::new(Target::parse(url)?)
+                })
+                .await?,
+            )
+            .await?
         }
     };
     let usual = EngineConfig::default();
     let config = EngineConfig {
         hybrid_rrf_k: cli.hybrid_rrf_k.unwrap_or(usual.hybrid_rrf_k),
         hybrid_rank_window: cli.hybrid_rank_window.unwrap_or(usual.hybrid_rank_window),
-        rerank_context_weight: cli.rerank_context_weight.unwrap_or(usual.rerank_context_weight),
+        rerank_context_weight: cli
+            .rerank_context_weight
+            .unwrap_or(usual.rerank_context_weight),
         rerank_store_tokens: cli.store_tokens,
         context_gap: neighbourhood.gap,
         ..usual
     };
-    let weight = cli.hybrid_context_weight.unwrap_or(config.hybrid_context_weight);
-    let setup = |reranking, context_weight| Setup { reranking, context_weight };
-    let (plain, reranking, alone) = (setup(Switch::False, weight), setup(Switch::Auto, weight), setup(Switch::False, 0.0));
+    let weight = cli
+        .hybrid_context_weight
+        .unwrap_or(config.hybrid_context_weight);
+    let setup = |reranking, context_weight| Setup {
+        reranking,
+        context_weight,
+    };
+    let (plain, reranking, alone) = (
+        setup(Switch::False, weight),
+        setup(Switch::Auto, weight),
+        setup(Switch::False, 0.0),
+    );
     let embedder: Option<Arc<dyn Embedder>> = match cli.model.clone() {
         None => None,
         Some(path) => {
             let model = ModelDirectory::new(path, None);
-            let loaded =
-                tokio::task::spawn_blocking(move || LocalEmbedder::load(&model, Prefixes::default(), ChunkWish::default())).await?;
+            let loaded = tokio::task::spawn_blocking(move || {
+                LocalEmbedder::load(&model, Prefixes::default(), ChunkWish::default())
+            })
+            .await?;
             Some(Arc::new(loaded?))
         }
     };
-    let own = Own { store, clock: Arc::new(SetClock::default()), embedder, config: config.clone() };
+    let own = Own {
+        store,
+        clock: Arc::new(SetClock::default()),
+        embedder,
+        config: config.clone(),
+    };
     let started = Instant::now();
     let keys = fill(&own.engine(reranking).await?, &own.clock, &set).await?;
-    println!("{} entries, {} questions; stored in {:.1} s", set.entries.len(), set.questions.len(), started.elapsed().as_secs_f64());
-    let EngineConfig { hybrid_rrf_k: k, hybrid_rank_window: window, rerank_context_weight: lent, .. } = config;
-    println!("HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={lent}");
-    println!("{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}", "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms");
+    println!(
+        "{} entries, {} questions; stored in {:.1} s",
+        set.entries.len(),
+        set.questions.len(),
+        started.elapsed().as_secs_f64()
+    );
+    let EngineConfig {
+        hybrid_rrf_k: k,
+        hybrid_rank_window: window,
+        rerank_context_weight: lent,
+        ..
+    } = config;
+    println!(
+        "HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={lent}"
+    );
+    println!(
+        "{:<26} {:>7} {:>7} {:>8} {:>7} {:>8}",
+        "", "R@5", "R@10", "nDCG@10", "MRR", "p50 ms"
+    );
     let house = match cli.over.wire() {
         None => House::Own(own),
         Some(wire) => {
@@ -153,7 +198,9 @@ async fn main() -> Result<(), Error> {
         ("hybrid convex", Way::HybridConvex, plain),
         ("hybrid convex, reranked", Way::HybridConvex, reranking),
     ] {
-        if cli.without_reranking && name.ends_with("reranked") || !cli.only.is_empty() && !cli.only.iter().any(|part| name.contains(part)) {
+        if cli.without_reranking && name.ends_with("reranked")
+            || !cli.only.is_empty() && !cli.only.iter().any(|part| name.contains(part))
+        {
             continue;
         }
         if way.needs_model() && cli.model.is_none() {
@@ -176,12 +223,18 @@ async fn main() -> Result<(), Error> {
             let started = Instant::now();
             let found = door.ask(request).await?;
             times.push(started.elapsed());
-            let found: Vec<&str> = found.iter().filter_map(|id| keys.get(usize::try_from(*id).ok()?)).map(String::as_str).collect();
+            let found: Vec<&str> = found
+                .iter()
+                .filter_map(|id| keys.get(usize::try_from(*id).ok()?))
+                .map(String::as_str)
+                .collect();
             scores.add(&found, &question.relevant);
         }
         open = Some((setup, door));
         times.sort_unstable();
-        let median = times.get(times.len() / 2).map_or(0.0, |time| time.as_secs_f64() * 1e3);
+        let median = times
+            .get(times.len() / 2)
+            .map_or(0.0, |time| time.as_secs_f64() * 1e3);
         println!("{name:<26} {scores} {median:>8.1}");
     }
     if let Some((_, door)) = open {
@@ -201,27 +254,45 @@ fn settings(
     let mut settings = vec![
         ("HYBRID_RRF_K", config.hybrid_rrf_k.to_string()),
         ("HYBRID_RANK_WINDOW", config.hybrid_rank_window.to_string()),
-        ("RERANK_CONTEXT_WEIGHT", config.rerank_context_weight.to_string()),
+        (
+            "RERANK_CONTEXT_WEIGHT",
+            config.rerank_context_weight.to_string(),
+        ),
         ("CONTEXT_NEIGHBOURS", neighbourhood.entries.to_string()),
-        ("CONTEXT_GAP_MINUTES", (neighbourhood.gap.as_secs() / 60).to_string()),
+        (
+            "CONTEXT_GAP_MINUTES",
+            (neighbourhood.gap.as_secs() / 60).to_string(),
+        ),
         ("RERANK_STORE_TOKENS", cli.store_tokens.to_string()),
     ];
     match &cli.postgres {
         None => settings.push(("DB_PATH", database.display().to_string())),
-        Some(url) => settings.extend([("STORAGE_BACKEND", "postgresql".to_owned()), ("POSTGRESQL_CONNECTION_STRING", url.clone())]),
+        Some(url) => settings.extend([
+            ("STORAGE_BACKEND", "postgresql".to_owned()),
+            ("POSTGRESQL_CONNECTION_STRING", url.clone()),
+        ]),
     }
     if let Some(model) = &cli.model {
         let path = std::path::absolute(model)?;
-        settings.extend([("EMBEDDING_PROVIDER", "local".to_owned()), ("EMBEDDING_MODEL_PATH", path.display().to_string())]);
+        settings.extend([
+            ("EMBEDDING_PROVIDER", "local".to_owned()),
+            ("EMBEDDING_MODEL_PATH", path.display().to_string()),
+        ]);
     }
     Ok(settings)
 }
 
 /// The store, if it has no entries yet.
 async fn empty(store: PostgresStore) -> Result<Arc<dyn Store>, Error> {
-    let statistics = store.statistics(&OwnerId::default(), Read::default()).await?;
+    let statistics = store
+        .statistics(&OwnerId::default(), Read::default())
+        .await?;
     if statistics.total_entries > 0 {
-        return Err(format!("the database has {} entries; name an empty one", statistics.total_entries).into());
+        return Err(format!(
+            "the database has {} entries; name an empty one",
+            statistics.total_entries
+        )
+        .into());
     }
     Ok(Arc::new(store))
 }
@@ -233,7 +304,12 @@ async fn fill(engine: &Engine, clock: &SetClock, set: &Set) -> Result<Vec<String
     while let Some(first) = rest.first() {
         clock.pass(first.pause_minutes);
         // A batch has one time.
-        let together = rest[1..].iter().take(BATCH - 1).take_while(|entry| entry.pause_minutes == 0).count() + 1;
+        let together = rest[1..]
+            .iter()
+            .take(BATCH - 1)
+            .take_while(|entry| entry.pause_minutes == 0)
+            .count()
+            + 1;
         let (batch, later) = rest.split_at(together);
         rest = later;
         let entries = batch.iter().map(|entry| StoreContextRequest {
@@ -242,10 +318,19 @@ async fn fill(engine: &Engine, clock: &SetClock, set: &Set) -> Result<Vec<String
             text: entry.text.clone(),
             ..StoreContextRequest::default()
         });
-        let request = StoreContextBatchRequest { entries: entries.collect(), atomic: None };
-        let reply = engine.store_context_batch(&Caller::local(), request, WriteContext::default()).await.map_err(|error| error.message)?;
+        let request = StoreContextBatchRequest {
+            entries: entries.collect(),
+            atomic: None,
+        };
+        let reply = engine
+            .store_context_batch(&Caller::local(), request, WriteContext::default())
+            .await
+            .map_err(|error| error.message)?;
         for (result, entry) in reply.results.iter().zip(batch) {
-            let id = result.context_id.and_then(|id| usize::try_from(id).ok()).ok_or("an entry got no id")?;
+            let id = result
+                .context_id
+                .and_then(|id| usize::try_from(id).ok())
+                .ok_or("an entry got no id")?;
             keys.resize(keys.len().max(id + 1), String::new());
             keys[id].clone_from(&entry.key);
         }

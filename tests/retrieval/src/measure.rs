@@ -12,23 +12,45 @@ impl Scores {
     /// Counts one question: what was found, best first, and what is relevant (not empty).
     pub fn add(&mut self, found: &[&str], relevant: &[String]) {
         let hit = |key: &str| relevant.iter().any(|wanted| wanted == key);
-        let recall = |k: usize| found.iter().take(k).filter(|key| hit(key)).count() as f64 / relevant.len() as f64;
+        let recall = |k: usize| {
+            found.iter().take(k).filter(|key| hit(key)).count() as f64 / relevant.len() as f64
+        };
         let gain = |rank: usize| 1.0 / (rank as f64 + 1.0).log2();
-        let gained: f64 = (1..=10).zip(found).filter(|(_, key)| hit(key)).map(|(rank, _)| gain(rank)).sum();
+        let gained: f64 = (1..=10)
+            .zip(found)
+            .filter(|(_, key)| hit(key))
+            .map(|(rank, _)| gain(rank))
+            .sum();
         let best: f64 = (1..=relevant.len().min(10)).map(gain).sum();
         self.questions += 1.0;
         self.recall_5 += recall(5);
         self.recall_10 += recall(10);
         self.ndcg_10 += gained / best;
-        self.reciprocal += found.iter().position(|key| hit(key)).map_or(0.0, |place| 1.0 / (place as f64 + 1.0));
+        self.reciprocal += found
+            .iter()
+            .position(|key| hit(key))
+            .map_or(0.0, |place| 1.0 / (place as f64 + 1.0));
     }
 }
 
 impl std::fmt::Display for Scores {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { questions, recall_5, recall_10, ndcg_10, reciprocal } = self;
+        let Self {
+            questions,
+            recall_5,
+            recall_10,
+            ndcg_10,
+            reciprocal,
+        } = self;
         let mean = |sum: &f64| sum / questions.max(1.0);
-        write!(f, "{:>7.3} {:>7.3} {:>8.3} {:>7.3}", mean(recall_5), mean(recall_10), mean(ndcg_10), mean(reciprocal))
+        write!(
+            f,
+            "{:>7.3} {:>7.3} {:>8.3} {:>7.3}",
+            mean(recall_5),
+            mean(recall_10),
+            mean(ndcg_10),
+            mean(reciprocal)
+        )
     }
 }
 

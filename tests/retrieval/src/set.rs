@@ -57,10 +57,16 @@ impl Set {
     /// # Errors
     /// A sentence with the line's number.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
         let mut set = Self::default();
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
-            match serde_json::from_str(line).map_err(|error| format!("{}, line {number}: {error}", path.display()))? {
+        for (number, line) in (1..)
+            .zip(text.lines())
+            .filter(|(_, line)| !line.trim().is_empty())
+        {
+            match serde_json::from_str(line)
+                .map_err(|error| format!("{}, line {number}: {error}", path.display()))?
+            {
                 Line::Entry(entry) => set.entries.push(entry),
                 Line::Question(question) => set.questions.push(question),
             }
@@ -70,8 +76,17 @@ impl Set {
             return Err("two entries have the same key".into());
         }
         for question in &set.questions {
-            if question.relevant.is_empty() || question.relevant.iter().any(|key| !keys.contains(key.as_str())) {
-                return Err(format!("the question `{}` has no relevant entry, or one that is not there", question.text).into());
+            if question.relevant.is_empty()
+                || question
+                    .relevant
+                    .iter()
+                    .any(|key| !keys.contains(key.as_str()))
+            {
+                return Err(format!(
+                    "the question `{}` has no relevant entry, or one that is not there",
+                    question.text
+                )
+                .into());
             }
         }
         Ok(set)

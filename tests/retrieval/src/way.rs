@@ -1,4 +1,6 @@
-use context_model::{FtsSearchContextRequest, HybridSearchContextRequest, SemanticSearchContextRequest};
+use context_model::{
+    FtsSearchContextRequest, HybridSearchContextRequest, SemanticSearchContextRequest,
+};
 
 /// Results that are looked at.
 const LIMIT: i64 = 20;
@@ -39,18 +41,28 @@ impl Way {
     pub fn request(self, query: &str, thread_id: Option<String>) -> Request {
         let (query, limit) = (query.to_owned(), Some(LIMIT));
         match self {
-            Self::Fts => Request::Fts(FtsSearchContextRequest { query, thread_id, limit, ..FtsSearchContextRequest::default() }),
-            Self::Semantic => {
-                Request::Semantic(SemanticSearchContextRequest { query, thread_id, limit, ..SemanticSearchContextRequest::default() })
-            }
-            Self::HybridWords | Self::Hybrid | Self::HybridConvex => Request::Hybrid(HybridSearchContextRequest {
+            Self::Fts => Request::Fts(FtsSearchContextRequest {
                 query,
                 thread_id,
                 limit,
-                fusion_method: (self == Self::HybridConvex).then(|| "convex".to_owned()),
-                search_modes: (self == Self::HybridWords).then(|| vec!["fts".to_owned()]),
-                ..HybridSearchContextRequest::default()
+                ..FtsSearchContextRequest::default()
             }),
+            Self::Semantic => Request::Semantic(SemanticSearchContextRequest {
+                query,
+                thread_id,
+                limit,
+                ..SemanticSearchContextRequest::default()
+            }),
+            Self::HybridWords | Self::Hybrid | Self::HybridConvex => {
+                Request::Hybrid(HybridSearchContextRequest {
+                    query,
+                    thread_id,
+                    limit,
+                    fusion_method: (self == Self::HybridConvex).then(|| "convex".to_owned()),
+                    search_modes: (self == Self::HybridWords).then(|| vec!["fts".to_owned()]),
+                    ..HybridSearchContextRequest::default()
+                })
+            }
         }
     }
 }

@@ -3,7 +3,10 @@
 use std::process::Command;
 
 /// A network of random weights: what it finds is nonsense, but the same nonsense every time.
-const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../services/bert/tests/reference/cross-encoder");
+const MODEL: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../services/bert/tests/reference/cross-encoder"
+);
 
 /// Two threads, in which answers follow questions, some after a long pause.
 const SET: &str = r#"
@@ -23,11 +26,22 @@ fn table(over: &str) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let set = directory.path().join("set.jsonl");
     std::fs::write(&set, SET.trim_start()).unwrap();
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_retrieval-eval")).args(["--over", over, "--model", MODEL]).arg(&set).env_clear().output().unwrap();
-    assert!(output.status.success(), "{over}: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(env!("CARGO_BIN_EXE_retrieval-eval"))
+        .args(["--over", over, "--model", MODEL])
+        .arg(&set)
+        .env_clear()
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{over}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let printed = String::from_utf8(output.stdout).unwrap();
-    let rows = printed.lines().skip(3).map(|row| row.rsplit_once(' ').unwrap().0.trim_end().to_owned());
+    let rows = printed
+        .lines()
+        .skip(3)
+        .map(|row| row.rsplit_once(' ').unwrap().0.trim_end().to_owned());
     rows.collect()
 }
 
@@ -35,7 +49,10 @@ fn table(over: &str) -> Vec<String> {
 fn the_same_is_found_in_process_over_grpc_and_over_mcp() {
     let in_process = table("in-process");
     assert_eq!(in_process.len(), 10, "{in_process:?}");
-    assert!(in_process[0].starts_with("fts ") && !in_process[0].contains(" 0.000 "), "{in_process:?}");
+    assert!(
+        in_process[0].starts_with("fts ") && !in_process[0].contains(" 0.000 "),
+        "{in_process:?}"
+    );
     for wire in ["grpc", "mcp"] {
         assert_eq!(table(wire), in_process, "{wire}");
     }

@@ -19,16 +19,24 @@ pub(super) fn list(mut answer: Value, place: &str) -> Result<Vec<Value>, Provide
 
 /// What was found for each text, in the order of the texts, from pairs of a text's place and what was found. An answer that
 /// leaves a text out, or names one twice, could be about other texts altogether.
-pub(super) fn in_order<T>(found: impl Iterator<Item = (Option<u64>, T)>, texts: usize) -> Result<Vec<T>, ProviderError> {
+pub(super) fn in_order<T>(
+    found: impl Iterator<Item = (Option<u64>, T)>,
+    texts: usize,
+) -> Result<Vec<T>, ProviderError> {
     let mut ordered: Vec<Option<T>> = std::iter::repeat_with(|| None).take(texts).collect();
     for (place, value) in found {
         let place = place.and_then(|place| usize::try_from(place).ok());
-        let slot = place.and_then(|place| ordered.get_mut(place)).ok_or_else(|| malformed("it is about a text that was not sent"))?;
+        let slot = place
+            .and_then(|place| ordered.get_mut(place))
+            .ok_or_else(|| malformed("it is about a text that was not sent"))?;
         if slot.replace(value).is_some() {
             return Err(malformed("it is about one text twice"));
         }
     }
-    ordered.into_iter().collect::<Option<_>>().ok_or_else(|| malformed("it leaves a text out"))
+    ordered
+        .into_iter()
+        .collect::<Option<_>>()
+        .ok_or_else(|| malformed("it leaves a text out"))
 }
 
 #[cfg(test)]
@@ -48,9 +56,23 @@ mod tests {
 
     #[test]
     fn every_text_has_exactly_one_result() {
-        assert_eq!(in_order([(Some(1), 'b'), (Some(0), 'a')].into_iter(), 2).unwrap(), ['a', 'b']);
-        for found in [&[(Some(0), 'a')][..], &[(Some(0), 'a'), (Some(0), 'a')], &[(Some(0), 'a'), (Some(2), 'b')], &[(None, 'a')]] {
-            assert!(matches!(in_order(found.iter().copied(), 2), Err(ProviderError::Malformed(_))), "{found:?}");
+        assert_eq!(
+            in_order([(Some(1), 'b'), (Some(0), 'a')].into_iter(), 2).unwrap(),
+            ['a', 'b']
+        );
+        for found in [
+            &[(Some(0), 'a')][..],
+            &[(Some(0), 'a'), (Some(0), 'a')],
+            &[(Some(0), 'a'), (Some(2), 'b')],
+            &[(None, 'a')],
+        ] {
+            assert!(
+                matches!(
+                    in_order(found.iter().copied(), 2),
+                    Err(ProviderError::Malformed(_))
+                ),
+                "{found:?}"
+            );
         }
     }
 }

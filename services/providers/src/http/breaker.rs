@@ -47,7 +47,10 @@ pub(super) struct Call<'b> {
 impl Breaker {
     /// For calls of which an attempt may take so long. Callers that go away sooner than half of it were impatient.
     pub fn new(patience: Duration) -> Self {
-        Self { patient: patience / 2, state: Mutex::default() }
+        Self {
+            patient: patience / 2,
+            state: Mutex::default(),
+        }
     }
 
     /// Begins a call.
@@ -60,13 +63,25 @@ impl Breaker {
         if let Some(until) = state.until {
             let left = until.saturating_duration_since(now);
             if !left.is_zero() {
-                let what = format!("{}; it is asked again in {} s", state.what, left.as_secs_f64().ceil());
-                return Err(ProviderError::Unavailable { what, retry_after: Some(left) });
+                let what = format!(
+                    "{}; it is asked again in {} s",
+                    state.what,
+                    left.as_secs_f64().ceil()
+                );
+                return Err(ProviderError::Unavailable {
+                    what,
+                    retry_after: Some(left),
+                });
             }
             // The trial tells soon. One with much to do does not keep the others waiting.
             state.until = Some(now + FIRST_PAUSE);
         }
-        Ok(Call { breaker: self, since: now, is_trial: state.until.is_some(), has_ended: false })
+        Ok(Call {
+            breaker: self,
+            since: now,
+            is_trial: state.until.is_some(),
+            has_ended: false,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -106,11 +121,24 @@ impl Call<'_> {
         if !is_trial && state.failed < FAILURES && asked.is_zero() {
             return;
         }
-        let longer = if is_trial { (state.pause * growth).min(LONGEST_PAUSE) } else { Duration::ZERO };
-        state.pause = if state.failed < FAILURES { Duration::ZERO } else { longer.max(FIRST_PAUSE) };
+        let longer = if is_trial {
+            (state.pause * growth).min(LONGEST_PAUSE)
+        } else {
+            Duration::ZERO
+        };
+        state.pause = if state.failed < FAILURES {
+            Duration::ZERO
+        } else {
+            longer.max(FIRST_PAUSE)
+        };
         let pause = state.pause.max(asked);
         if !is_trial {
-            tracing::warn!(what, failed = state.failed, seconds = pause.as_secs_f64(), "The provider is not asked for a while");
+            tracing::warn!(
+                what,
+                failed = state.failed,
+                seconds = pause.as_secs_f64(),
+                "The provider is not asked for a while"
+            );
         }
         state.until = Some(Instant::now() + pause);
     }
@@ -123,7 +151,11 @@ impl Drop for Call<'_> {
         }
         let waited = self.since.elapsed();
         if waited >= self.breaker.patient {
-            self.end(&format!("no answer within {:.1} s", waited.as_secs_f64()), None, 1);
+            self.end(
+                &format!("no answer within {:.1} s", waited.as_secs_f64()),
+                None,
+                1,
+            );
         } else if self.is_trial {
             let mut state = self.breaker.lock();
             // Nothing is known, and the next one may try.
@@ -137,7 +169,10 @@ mod tests {
     use super::*;
 
     fn fail(breaker: &Breaker) -> bool {
-        breaker.enter().map(|call| call.failed("broken", None)).is_ok()
+        breaker
+            .enter()
+            .map(|call| call.failed("broken", None))
+            .is_ok()
     }
 
     async fn pass(seconds: u64) {
@@ -149,10 +184,21 @@ mod tests {
         let breaker = Breaker::new(Duration::from_secs(2));
         assert_eq!([fail(&breaker), fail(&breaker)], [true, true]);
         breaker.enter().unwrap().answered();
-        assert_eq!([fail(&breaker), fail(&breaker), fail(&breaker), fail(&breaker)], [true, true, true, false], "in a row");
+        assert_eq!(
+            [
+                fail(&breaker),
+                fail(&breaker),
+                fail(&breaker),
+                fail(&breaker)
+            ],
+            [true, true, true, false],
+            "in a row"
+        );
         let error = breaker.enter().unwrap_err();
-        let expected =
-            ProviderError::Unavailable { what: "broken; it is asked again in 2 s".to_owned(), retry_after: Some(Duration::from_secs(2)) };
+        let expected = ProviderError::Unavailable {
+            what: "broken; it is asked again in 2 s".to_owned(),
+            retry_after: Some(Duration::from_secs(2)),
+        };
         assert_eq!(error, expected);
         for pause in [2, 4, 8, 16, 32, 60, 60] {
             pass(pause - 1).await;
@@ -164,7 +210,15 @@ mod tests {
         }
         pass(60).await;
         breaker.enter().unwrap().answered();
-        assert_eq!([fail(&breaker), fail(&breaker), fail(&breaker), fail(&breaker)], [true, true, true, false]);
+        assert_eq!(
+            [
+                fail(&breaker),
+                fail(&breaker),
+                fail(&breaker),
+                fail(&breaker)
+            ],
+            [true, true, true, false]
+        );
         pass(2).await;
         assert!(breaker.enter().is_ok(), "the pause is the first one again");
     }
@@ -172,14 +226,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_the_provider_asks_for_is_kept_at_once() {
         let breaker = Breaker::new(Duration::from_secs(2));
-        breaker.enter().unwrap().failed("busy", Some(Duration::from_secs(30)));
+        breaker
+            .enter()
+            .unwrap()
+            .failed("busy", Some(Duration::from_secs(30)));
         pass(29).await;
         assert!(breaker.enter().is_err());
         pass(1).await;
         breaker.enter().unwrap().failed("busy", None);
         assert!(breaker.enter().is_ok(), "the second failure is not three");
         breaker.enter().unwrap().answered();
-        breaker.enter().unwrap().failed("busy", Some(Duration::from_secs(86_400)));
+        breaker
+            .enter()
+            .unwrap()
+            .failed("busy", Some(Duration::from_secs(86_400)));
         pass(600).await;
         assert!(breaker.enter().is_ok());
     }
@@ -195,13 +255,24 @@ mod tests {
             pass(2).await;
             drop(call);
         }
-        assert!(breaker.enter().unwrap_err().to_string().contains("no answer within 2.0 s"));
+        assert!(
+            breaker
+                .enter()
+                .unwrap_err()
+                .to_string()
+                .contains("no answer within 2.0 s")
+        );
         pass(2).await;
         drop(breaker.enter().unwrap());
-        let slow = breaker.enter().expect("a trial that is given up leaves it to another");
+        let slow = breaker
+            .enter()
+            .expect("a trial that is given up leaves it to another");
         assert!(breaker.enter().is_err());
         pass(2).await;
-        breaker.enter().expect("one that takes long does too").answered();
+        breaker
+            .enter()
+            .expect("one that takes long does too")
+            .answered();
         slow.failed("broken", None);
         assert!(breaker.enter().is_ok(), "it is known to be back");
     }

@@ -75,7 +75,9 @@ impl Dialect {
     pub(super) const fn key_header(self) -> KeyHeader {
         match self {
             Self::Azure => KeyHeader::Named("api-key"),
-            Self::Ollama | Self::OpenAi | Self::Tei | Self::Voyage | Self::Cohere => KeyHeader::Bearer,
+            Self::Ollama | Self::OpenAi | Self::Tei | Self::Voyage | Self::Cohere => {
+                KeyHeader::Bearer
+            }
         }
     }
 
@@ -109,7 +111,14 @@ impl Dialect {
     }
 
     /// The body of a request. `dimensions` asks for shorter vectors than the model's own.
-    pub(super) fn request(self, model: &str, texts: &[String], role: Role, dimensions: Option<u32>, encoding: Encoding) -> Value {
+    pub(super) fn request(
+        self,
+        model: &str,
+        texts: &[String],
+        role: Role,
+        dimensions: Option<u32>,
+        encoding: Encoding,
+    ) -> Value {
         let query = role == Role::Query;
         let mut body = match self {
             Self::Ollama => json!({"model": model, "input": texts, "truncate": true}),
@@ -118,8 +127,10 @@ impl Dialect {
             Self::Voyage => {
                 json!({"model": model, "input": texts, "input_type": if query { "query" } else { "document" }, "truncation": true})
             }
-            Self::Cohere => json!({"model": model, "texts": texts, "embedding_types": ["float"], "truncate": "END",
-                                   "input_type": if query { "search_query" } else { "search_document" }}),
+            Self::Cohere => {
+                json!({"model": model, "texts": texts, "embedding_types": ["float"], "truncate": "END",
+                                   "input_type": if query { "search_query" } else { "search_document" }})
+            }
         };
         let key = match self {
             Self::Ollama | Self::OpenAi | Self::Azure | Self::Tei => "dimensions",
@@ -135,7 +146,11 @@ impl Dialect {
     }
 
     /// The vectors of an answer, in the order of the texts.
-    pub(super) fn vectors(self, answer: Value, texts: usize) -> Result<Vec<Vec<f32>>, ProviderError> {
+    pub(super) fn vectors(
+        self,
+        answer: Value,
+        texts: usize,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let place = match self {
             Self::Ollama => "/embeddings",
             Self::Tei => "",
@@ -146,9 +161,16 @@ impl Dialect {
         let is_indexed = matches!(self, Self::OpenAi | Self::Azure | Self::Voyage);
         let found = (0..).zip(&items).map(|(place, item)| {
             // Some servers that speak like OpenAI's leave the index out.
-            if is_indexed { (item["index"].as_u64().or(Some(place)), &item["embedding"]) } else { (Some(place), item) }
+            if is_indexed {
+                (item["index"].as_u64().or(Some(place)), &item["embedding"])
+            } else {
+                (Some(place), item)
+            }
         });
-        answer::in_order(found, texts)?.into_iter().map(vector).collect()
+        answer::in_order(found, texts)?
+            .into_iter()
+            .map(vector)
+            .collect()
     }
 }
 
@@ -157,8 +179,23 @@ fn vector(value: &Value) -> Result<Vec<f32>, ProviderError> {
     let wrong = || answer::malformed("a vector is neither a list of numbers nor the base64 of one");
     if let Value::String(text) = value {
         let bytes = STANDARD.decode(text).map_err(|_| wrong())?;
-        let (numbers, []) = bytes.as_chunks::<4>() else { return Err(wrong()) };
-        return Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect());
+        let (numbers, []) = bytes.as_chunks::<4>() else {
+            return Err(wrong());
+        };
+        return Ok(numbers
+            .iter()
+            .map(|bytes| f32::from_le_bytes(*bytes))
+            .collect());
     }
-    value.as_array().ok_or_else(wrong)?.iter().map(|number| number.as_f64().map(|number| number as f32).ok_or_else(wrong)).collect()
+    value
+        .as_array()
+        .ok_or_else(wrong)?
+        .iter()
+        .map(|number| {
+            number
+                .as_f64()
+                .map(|number| number as f32)
+                .ok_or_else(wrong)
+        })
+        .collect()
 }

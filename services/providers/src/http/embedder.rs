@@ -11,7 +11,11 @@ use crate::local::Prefixes;
 use crate::{Embedder, Model, ProviderError, Role};
 
 /// Estimated tokens of a chunk. Long contexts make poor embeddings, so a model that reads more gets no more.
-const SIZES: ChunkSizes = ChunkSizes { target: 400, max: 500, overlap: 48 };
+const SIZES: ChunkSizes = ChunkSizes {
+    target: 400,
+    max: 500,
+    overlap: 48,
+};
 
 /// A model of a provider.
 #[derive(Debug, Clone)]
@@ -38,7 +42,9 @@ pub struct HttpEmbedder {
 
 impl std::fmt::Debug for HttpEmbedder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpEmbedder").field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("HttpEmbedder")
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -48,21 +54,62 @@ impl HttpEmbedder {
     /// # Errors
     /// `Refused` for an address, a key or a model that cannot be used; `Unavailable` while the provider does not answer.
     pub async fn connect(access: &Access, remote: RemoteModel) -> Result<Self, ProviderError> {
-        let RemoteModel { dialect, name, dimensions: wanted, prefixes, wish } = remote;
+        let RemoteModel {
+            dialect,
+            name,
+            dimensions: wanted,
+            prefixes,
+            wish,
+        } = remote;
         let target = wish.size.map_or(SIZES.target, |size| size.max(4));
-        let max = if wish.size.is_some() { target } else { SIZES.max };
-        let overlap = wish.overlap.unwrap_or(if wish.size.is_some() { target * 12 / 100 } else { SIZES.overlap });
-        let sizes = ChunkSizes { target, max, overlap: overlap.min(target / 2) };
-        let mut requests = Requests::new(access, dialect, name.clone(), wanted).map_err(ProviderError::Refused)?;
-        let probe = requests.embed(&[format!("{}dimensions", prefixes.document)], Role::Document).await?;
+        let max = if wish.size.is_some() {
+            target
+        } else {
+            SIZES.max
+        };
+        let overlap = wish.overlap.unwrap_or(if wish.size.is_some() {
+            target * 12 / 100
+        } else {
+            SIZES.overlap
+        });
+        let sizes = ChunkSizes {
+            target,
+            max,
+            overlap: overlap.min(target / 2),
+        };
+        let mut requests =
+            Requests::new(access, dialect, name.clone(), wanted).map_err(ProviderError::Refused)?;
+        let probe = requests
+            .embed(
+                &[format!("{}dimensions", prefixes.document)],
+                Role::Document,
+            )
+            .await?;
         let dimensions = probe.first().map_or(0, Vec::len);
-        if wanted.is_some_and(|wanted| usize::try_from(wanted) != Ok(dimensions)) || !(1..=MAX_DIMENSIONS).contains(&dimensions) {
-            let wanted = wanted.map_or_else(|| format!("1 to {MAX_DIMENSIONS}"), |wanted| wanted.to_string());
-            return Err(ProviderError::Refused(format!("the model's vectors have {dimensions} dimensions, not {wanted}")));
+        if wanted.is_some_and(|wanted| usize::try_from(wanted) != Ok(dimensions))
+            || !(1..=MAX_DIMENSIONS).contains(&dimensions)
+        {
+            let wanted = wanted.map_or_else(
+                || format!("1 to {MAX_DIMENSIONS}"),
+                |wanted| wanted.to_string(),
+            );
+            return Err(ProviderError::Refused(format!(
+                "the model's vectors have {dimensions} dimensions, not {wanted}"
+            )));
         }
         requests.expect(dimensions);
-        let model = Model { provider: dialect.name(), name, revision: String::new(), dimensions };
-        Ok(Self { gather: Arc::new(Gather::new(requests)), model, prefixes, sizes })
+        let model = Model {
+            provider: dialect.name(),
+            name,
+            revision: String::new(),
+            dimensions,
+        };
+        Ok(Self {
+            gather: Arc::new(Gather::new(requests)),
+            model,
+            prefixes,
+            sizes,
+        })
     }
 }
 
@@ -80,7 +127,11 @@ impl Embedder for HttpEmbedder {
         context_text::estimated_tokens(text)
     }
 
-    async fn embed(&self, mut texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+    async fn embed(
+        &self,
+        mut texts: Vec<String>,
+        role: Role,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         let prefix = self.prefixes.of(role);
         if !prefix.is_empty() {
             texts.iter_mut().for_each(|text| text.insert_str(0, prefix));
@@ -89,9 +140,16 @@ impl Embedder for HttpEmbedder {
         // One after the other: whoever has much to embed must not take every place.
         while !texts.is_empty() {
             let mut room = self.gather.requests().room();
-            let count = texts.iter().take_while(|text| room.take(std::slice::from_ref(*text))).count();
+            let count = texts
+                .iter()
+                .take_while(|text| room.take(std::slice::from_ref(*text)))
+                .count();
             let later = texts.split_off(count);
-            vectors.extend(self.gather.embed(std::mem::replace(&mut texts, later), role).await?);
+            vectors.extend(
+                self.gather
+                    .embed(std::mem::replace(&mut texts, later), role)
+                    .await?,
+            );
         }
         Ok(vectors)
     }

@@ -33,7 +33,10 @@ struct Waiting {
 
 impl Gather {
     pub fn new(requests: Requests) -> Self {
-        Self { requests, state: Mutex::default() }
+        Self {
+            requests,
+            state: Mutex::default(),
+        }
     }
 
     pub const fn requests(&self) -> &Requests {
@@ -43,7 +46,10 @@ impl Gather {
     /// Embeds texts that fit into one request, alone or with those of others.
     pub async fn embed(self: &Arc<Self>, texts: Vec<String>, role: Role) -> Answer {
         let (reply, answer) = oneshot::channel();
-        let mut awaited = Awaited { gather: self, answer };
+        let mut awaited = Awaited {
+            gather: self,
+            answer,
+        };
         let has_place = {
             let mut state = self.lock();
             state.waiting.push_back(Waiting { texts, role, reply });
@@ -53,10 +59,15 @@ impl Gather {
         };
         if has_place {
             // A task of its own, because it goes on for those who came later when this caller has gone.
-            let place = Place { gather: Arc::clone(self), is_held: true };
+            let place = Place {
+                gather: Arc::clone(self),
+                is_held: true,
+            };
             tokio::spawn(place.work());
         }
-        (&mut awaited.answer).await.unwrap_or_else(|_| Err(ProviderError::unavailable("the request was given up")))
+        (&mut awaited.answer)
+            .await
+            .unwrap_or_else(|_| Err(ProviderError::unavailable("the request was given up")))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -67,10 +78,20 @@ impl Gather {
     /// fails for its texts is asked for in halves, until whoever they belong to is alone.
     async fn ask(&self, group: Group) {
         let mut groups = vec![group];
-        while let Some(Group { texts, role, mut callers }) = groups.pop() {
+        while let Some(Group {
+            texts,
+            role,
+            mut callers,
+        }) = groups.pop()
+        {
             let is_shared = callers.len() > 1;
-            let asking =
-                async { if is_shared { self.requests.embed(&texts, role).await } else { self.requests.embed_halving(&texts, role).await } };
+            let asking = async {
+                if is_shared {
+                    self.requests.embed(&texts, role).await
+                } else {
+                    self.requests.embed_halving(&texts, role).await
+                }
+            };
             let answer = tokio::select! {
                 answer = asking => answer,
                 () = all_gone(&mut callers) => continue,
@@ -79,11 +100,18 @@ impl Gather {
                 Ok(vectors) => {
                     let mut vectors = vectors.into_iter();
                     for caller in callers {
-                        let _ = caller.reply.send(Ok(vectors.by_ref().take(caller.texts).collect()));
+                        let _ = caller
+                            .reply
+                            .send(Ok(vectors.by_ref().take(caller.texts).collect()));
                     }
                 }
                 Err(error) if is_shared && is_about_texts(&error) => {
-                    let (first, second) = Group { texts, role, callers }.halves();
+                    let (first, second) = Group {
+                        texts,
+                        role,
+                        callers,
+                    }
+                    .halves();
                     groups.extend([second, first]);
                 }
                 Err(error) => {
@@ -105,7 +133,10 @@ struct Awaited<'g> {
 impl Drop for Awaited<'_> {
     fn drop(&mut self) {
         self.answer.close();
-        self.gather.lock().waiting.retain(|waiting| !waiting.reply.is_closed());
+        self.gather
+            .lock()
+            .waiting
+            .retain(|waiting| !waiting.reply.is_closed());
     }
 }
 
@@ -149,15 +180,30 @@ impl State {
     fn next_group(&mut self, requests: &Requests) -> Option<Group> {
         let role = self.waiting.front()?.role;
         let mut room = requests.room();
-        let (group, later) = self.waiting.drain(..).partition(|waiting| waiting.role == role && room.take(&waiting.texts));
+        let (group, later) = self
+            .waiting
+            .drain(..)
+            .partition(|waiting| waiting.role == role && room.take(&waiting.texts));
         self.waiting = later;
         let mut texts = Vec::new();
         let mut callers = Vec::new();
-        for Waiting { texts: of_caller, role: _, reply } in Vec::from(group) {
-            callers.push(Caller { texts: of_caller.len(), reply });
+        for Waiting {
+            texts: of_caller,
+            role: _,
+            reply,
+        } in Vec::from(group)
+        {
+            callers.push(Caller {
+                texts: of_caller.len(),
+                reply,
+            });
             texts.extend(of_caller);
         }
-        Some(Group { texts, role, callers })
+        Some(Group {
+            texts,
+            role,
+            callers,
+        })
     }
 }
 
@@ -178,9 +224,18 @@ struct Caller {
 impl Group {
     fn halves(mut self) -> (Self, Self) {
         let callers = self.callers.split_off(self.callers.len() / 2);
-        let texts = self.texts.split_off(self.callers.iter().map(|caller| caller.texts).sum());
+        let texts = self
+            .texts
+            .split_off(self.callers.iter().map(|caller| caller.texts).sum());
         let role = self.role;
-        (self, Self { texts, role, callers })
+        (
+            self,
+            Self {
+                texts,
+                role,
+                callers,
+            },
+        )
     }
 }
 

@@ -29,9 +29,21 @@ pub(super) struct Requests {
 impl Requests {
     /// # Errors
     /// A sentence: an address or a key that cannot be used.
-    pub fn new(access: &Access, dialect: Dialect, name: String, wanted: Option<u32>) -> Result<Self, String> {
+    pub fn new(
+        access: &Access,
+        dialect: Dialect,
+        name: String,
+        wanted: Option<u32>,
+    ) -> Result<Self, String> {
         let client = Client::new(access, dialect.key_header())?;
-        Ok(Self { client, dialect, name, wanted, dimensions: None, lists_only: AtomicBool::new(!dialect.has_base64()) })
+        Ok(Self {
+            client,
+            dialect,
+            name,
+            wanted,
+            dimensions: None,
+            lists_only: AtomicBool::new(!dialect.has_base64()),
+        })
     }
 
     /// Takes no vectors of another length from now on.
@@ -41,11 +53,19 @@ impl Requests {
 
     /// An empty request.
     pub fn room(&self) -> Room {
-        Room { texts: 0, tokens: 0, max_texts: self.dialect.max_texts() }
+        Room {
+            texts: 0,
+            tokens: 0,
+            max_texts: self.dialect.max_texts(),
+        }
     }
 
     /// Embeds some texts in one request; halves them once when they are too much for it.
-    pub async fn embed_halving(&self, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+    pub async fn embed_halving(
+        &self,
+        texts: &[String],
+        role: Role,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         match self.embed(texts, role).await {
             Err(ProviderError::Refused(what)) if texts.len() > 1 && is_too_much(&what) => {
                 let (first, second) = texts.split_at(texts.len() / 2);
@@ -58,7 +78,11 @@ impl Requests {
     }
 
     /// Embeds some texts in one request.
-    pub async fn embed(&self, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+    pub async fn embed(
+        &self,
+        texts: &[String],
+        role: Role,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
         if self.lists_only.load(Ordering::Relaxed) {
             return self.embed_as(Encoding::Float, texts, role).await;
         }
@@ -72,16 +96,34 @@ impl Requests {
         }
     }
 
-    async fn embed_as(&self, encoding: Encoding, texts: &[String], role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
-        let max_answer = 1024 * 1024 + texts.len() * self.dimensions.unwrap_or(MAX_DIMENSIONS) * BYTES_PER_NUMBER;
-        let request = self.dialect.request(&self.name, texts, role, self.wanted, encoding);
-        let answer = self.client.post(self.dialect.path(), &request, max_answer).await?;
+    async fn embed_as(
+        &self,
+        encoding: Encoding,
+        texts: &[String],
+        role: Role,
+    ) -> Result<Vec<Vec<f32>>, ProviderError> {
+        let max_answer = 1024 * 1024
+            + texts.len() * self.dimensions.unwrap_or(MAX_DIMENSIONS) * BYTES_PER_NUMBER;
+        let request = self
+            .dialect
+            .request(&self.name, texts, role, self.wanted, encoding);
+        let answer = self
+            .client
+            .post(self.dialect.path(), &request, max_answer)
+            .await?;
         let vectors = self.dialect.vectors(answer, texts.len())?;
         if vectors.iter().flatten().any(|value| !value.is_finite()) {
-            return Err(ProviderError::Malformed("a vector holds values that are not finite".to_owned()));
+            return Err(ProviderError::Malformed(
+                "a vector holds values that are not finite".to_owned(),
+            ));
         }
-        if self.dimensions.is_some_and(|dimensions| vectors.iter().any(|vector| vector.len() != dimensions)) {
-            return Err(ProviderError::Malformed("a vector has another length than the model's".to_owned()));
+        if self
+            .dimensions
+            .is_some_and(|dimensions| vectors.iter().any(|vector| vector.len() != dimensions))
+        {
+            return Err(ProviderError::Malformed(
+                "a vector has another length than the model's".to_owned(),
+            ));
         }
         Ok(vectors)
     }
@@ -98,7 +140,8 @@ impl Room {
     /// Takes the texts in, if there is room for all of them. The first always find room, however long they are.
     pub fn take(&mut self, texts: &[String]) -> bool {
         let tokens = self.tokens + texts.iter().map(|text| text.len() / 3 + 1).sum::<usize>();
-        let fits = self.texts == 0 || self.texts + texts.len() <= self.max_texts && tokens <= REQUEST_TOKENS;
+        let fits = self.texts == 0
+            || self.texts + texts.len() <= self.max_texts && tokens <= REQUEST_TOKENS;
         if fits {
             self.texts += texts.len();
             self.tokens = tokens;
@@ -114,13 +157,16 @@ fn is_too_much(what: &str) -> bool {
 
 /// Whether a refusal is about the form in which vectors were asked for.
 fn is_about_encoding(what: &str) -> bool {
-    (what.starts_with("status 400") || what.starts_with("status 422")) && what.contains("encoding_format")
+    (what.starts_with("status 400") || what.starts_with("status 422"))
+        && what.contains("encoding_format")
 }
 
 /// Whether other texts may fare better: the request or the answer was wrong, not the key, the model or the provider.
 pub(super) fn is_about_texts(error: &ProviderError) -> bool {
     match error {
-        ProviderError::Refused(what) => ["status 400", "status 413", "status 422"].iter().any(|status| what.starts_with(status)),
+        ProviderError::Refused(what) => ["status 400", "status 413", "status 422"]
+            .iter()
+            .any(|status| what.starts_with(status)),
         ProviderError::Malformed(_) => true,
         ProviderError::Unavailable { .. } => false,
     }

@@ -76,10 +76,16 @@ impl RerankDialect {
 
     fn request(self, model: &str, query: &str, texts: &[String]) -> Value {
         match self {
-            Self::Tei => json!({"query": query, "texts": texts, "raw_scores": false, "return_text": false, "truncate": true}),
+            Self::Tei => {
+                json!({"query": query, "texts": texts, "raw_scores": false, "return_text": false, "truncate": true})
+            }
             Self::Cohere => json!({"model": model, "query": query, "documents": texts}),
-            Self::Jina => json!({"model": model, "query": query, "documents": texts, "return_documents": false}),
-            Self::Voyage => json!({"model": model, "query": query, "documents": texts, "return_documents": false, "truncation": true}),
+            Self::Jina => {
+                json!({"model": model, "query": query, "documents": texts, "return_documents": false})
+            }
+            Self::Voyage => {
+                json!({"model": model, "query": query, "documents": texts, "return_documents": false, "truncation": true})
+            }
         }
     }
 
@@ -91,9 +97,18 @@ impl RerankDialect {
             Self::Voyage => ("/data", "relevance_score"),
         };
         let items = answer::list(answer, place)?;
-        let scores = answer::in_order(items.iter().map(|item| (item["index"].as_u64(), item[score].as_f64())), texts)?;
-        let finite = scores.into_iter().map(|score| score.filter(|score| score.is_finite()));
-        finite.collect::<Option<_>>().ok_or_else(|| answer::malformed("a score is not a number"))
+        let scores = answer::in_order(
+            items
+                .iter()
+                .map(|item| (item["index"].as_u64(), item[score].as_f64())),
+            texts,
+        )?;
+        let finite = scores
+            .into_iter()
+            .map(|score| score.filter(|score| score.is_finite()));
+        finite
+            .collect::<Option<_>>()
+            .ok_or_else(|| answer::malformed("a score is not a number"))
     }
 }
 
@@ -106,7 +121,10 @@ pub struct HttpReranker {
 
 impl std::fmt::Debug for HttpReranker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpReranker").field("dialect", &self.dialect).field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("HttpReranker")
+            .field("dialect", &self.dialect)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -115,8 +133,16 @@ impl HttpReranker {
     ///
     /// # Errors
     /// A sentence: an address or a key that cannot be used.
-    pub fn new(access: &Access, dialect: RerankDialect, model: impl Into<String>) -> Result<Self, String> {
-        Ok(Self { client: Client::new(access, KeyHeader::Bearer)?, dialect, model: model.into() })
+    pub fn new(
+        access: &Access,
+        dialect: RerankDialect,
+        model: impl Into<String>,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            client: Client::new(access, KeyHeader::Bearer)?,
+            dialect,
+            model: model.into(),
+        })
     }
 }
 
@@ -136,9 +162,18 @@ impl Reranker for HttpReranker {
             return Ok(Vec::new());
         }
         let batches = texts.chunks(self.dialect.max_texts());
-        let requests: Vec<Value> = batches.clone().map(|texts| self.dialect.request(&self.model, query, texts)).collect();
-        let answers = self.client.post_all(self.dialect.path(), &requests, MAX_ANSWER).await?;
-        let scores = answers.into_iter().zip(batches).map(|(answer, texts)| self.dialect.scores(answer, texts.len()));
+        let requests: Vec<Value> = batches
+            .clone()
+            .map(|texts| self.dialect.request(&self.model, query, texts))
+            .collect();
+        let answers = self
+            .client
+            .post_all(self.dialect.path(), &requests, MAX_ANSWER)
+            .await?;
+        let scores = answers
+            .into_iter()
+            .zip(batches)
+            .map(|(answer, texts)| self.dialect.scores(answer, texts.len()));
         Ok(scaled(scores.collect::<Result<Vec<_>, _>>()?.concat()))
     }
 }
@@ -146,8 +181,19 @@ impl Reranker for HttpReranker {
 /// The scores as 0 to 1. Every provider documents that range, but some servers that speak like Jina's give the bare logits
 /// of their model (llama.cpp does); cut off at 0 and 1 those would lose their order.
 fn scaled(scores: Vec<f64>) -> Vec<f64> {
-    let are_logits = scores.iter().any(|score| !(-ROUNDING..=1.0 + ROUNDING).contains(score));
-    scores.into_iter().map(|score| if are_logits { probability(score) } else { score.clamp(0.0, 1.0) }).collect()
+    let are_logits = scores
+        .iter()
+        .any(|score| !(-ROUNDING..=1.0 + ROUNDING).contains(score));
+    scores
+        .into_iter()
+        .map(|score| {
+            if are_logits {
+                probability(score)
+            } else {
+                score.clamp(0.0, 1.0)
+            }
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -158,7 +204,13 @@ mod tests {
     fn scores_stay_as_they_are_and_logits_keep_their_order() {
         assert_eq!(scaled(vec![0.25, 1.000_01, -0.000_01]), [0.25, 1.0, 0.0]);
         let logits = scaled(vec![-4.0, -8.5, 0.5, 3.0]);
-        assert!(logits.iter().all(|score| (0.0..=1.0).contains(score)), "{logits:?}");
-        assert!(logits[1] < logits[0] && logits[0] < logits[2] && logits[2] < logits[3], "{logits:?}");
+        assert!(
+            logits.iter().all(|score| (0.0..=1.0).contains(score)),
+            "{logits:?}"
+        );
+        assert!(
+            logits[1] < logits[0] && logits[0] < logits[2] && logits[2] < logits[3],
+            "{logits:?}"
+        );
     }
 }

@@ -14,12 +14,19 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Whether a later attempt may succeed: overload, timeouts and failures of the server. Never a request that is wrong.
 pub(super) fn may_pass(status: StatusCode) -> bool {
-    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED || matches!(status.as_u16(), 408 | 429)
+    status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
+        || matches!(status.as_u16(), 408 | 429)
 }
 
 /// The pause the server asks for. Only seconds are understood, not dates: no model provider sends those.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds: f64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    let seconds: f64 = headers
+        .get(header::RETRY_AFTER)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
     // No longer than a day, whatever somebody writes there.
     (seconds >= 0.0).then(|| Duration::from_secs_f64(seconds.min(86_400.0)))
 }
@@ -28,7 +35,10 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// together do not come back together.
 pub(super) fn pause(failed: u32) -> Duration {
     let whole = FIRST_PAUSE * 2u32.saturating_pow(failed.saturating_sub(1).min(8));
-    let chance = std::collections::hash_map::RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64;
+    let chance = std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish() as f64
+        / u64::MAX as f64;
     whole.mul_f64(0.5 + 0.5 * chance).min(LONGEST_PAUSE)
 }
 
@@ -48,11 +58,22 @@ mod tests {
 
     #[test]
     fn the_server_says_how_long_to_wait() {
-        let after =
-            |value: &'static str| retry_after(&HeaderMap::from_iter([(header::RETRY_AFTER, http::HeaderValue::from_static(value))]));
+        let after = |value: &'static str| {
+            retry_after(&HeaderMap::from_iter([(
+                header::RETRY_AFTER,
+                http::HeaderValue::from_static(value),
+            )]))
+        };
         assert_eq!(after("2"), Some(Duration::from_secs(2)));
         assert_eq!(after("1e300"), Some(Duration::from_secs(86_400)));
-        assert_eq!((after("-1"), after("NaN"), after("Wed, 21 Oct 2026 07:28:00 GMT")), (None, None, None));
+        assert_eq!(
+            (
+                after("-1"),
+                after("NaN"),
+                after("Wed, 21 Oct 2026 07:28:00 GMT")
+            ),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -80,10 +80,19 @@ impl SummaryDialect {
     /// The text of an answer.
     fn answer(self, answer: &Value) -> Option<String> {
         match self {
-            Self::Ollama => answer.pointer("/message/content")?.as_str().map(str::to_owned),
-            Self::OpenAi => answer.pointer("/choices/0/message/content")?.as_str().map(str::to_owned),
+            Self::Ollama => answer
+                .pointer("/message/content")?
+                .as_str()
+                .map(str::to_owned),
+            Self::OpenAi => answer
+                .pointer("/choices/0/message/content")?
+                .as_str()
+                .map(str::to_owned),
             Self::Anthropic => {
-                let parts = answer["content"].as_array()?.iter().filter(|part| part["type"] == "text");
+                let parts = answer["content"]
+                    .as_array()?
+                    .iter()
+                    .filter(|part| part["type"] == "text");
                 Some(parts.filter_map(|part| part["text"].as_str()).collect())
             }
         }
@@ -106,7 +115,10 @@ pub struct HttpSummarizer {
 
 impl std::fmt::Debug for HttpSummarizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpSummarizer").field("dialect", &self.dialect).field("model", &self.model).finish_non_exhaustive()
+        f.debug_struct("HttpSummarizer")
+            .field("dialect", &self.dialect)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
     }
 }
 
@@ -115,12 +127,25 @@ impl HttpSummarizer {
     ///
     /// # Errors
     /// A sentence: an address or a key that cannot be used.
-    pub fn new(access: &Access, dialect: SummaryDialect, model: impl Into<String>, max_tokens: u32) -> Result<Self, String> {
+    pub fn new(
+        access: &Access,
+        dialect: SummaryDialect,
+        model: impl Into<String>,
+        max_tokens: u32,
+    ) -> Result<Self, String> {
         let client = match dialect {
-            SummaryDialect::Ollama | SummaryDialect::OpenAi => Client::new(access, KeyHeader::Bearer)?,
-            SummaryDialect::Anthropic => Client::new(access, KeyHeader::Named("x-api-key"))?.with_header("anthropic-version", "2023-06-01"),
+            SummaryDialect::Ollama | SummaryDialect::OpenAi => {
+                Client::new(access, KeyHeader::Bearer)?
+            }
+            SummaryDialect::Anthropic => Client::new(access, KeyHeader::Named("x-api-key"))?
+                .with_header("anthropic-version", "2023-06-01"),
         };
-        Ok(Self { client, dialect, model: model.into(), max_tokens })
+        Ok(Self {
+            client,
+            dialect,
+            model: model.into(),
+            max_tokens,
+        })
     }
 }
 
@@ -139,12 +164,27 @@ impl Summarizer for HttpSummarizer {
     }
 
     async fn summarize(&self, text: &str) -> Result<String, ProviderError> {
-        let end = text.char_indices().nth(MAX_CHARS).map_or(text.len(), |(end, _)| end);
-        let request = self.dialect.request(&self.model, &text[..end], self.max_tokens);
-        let answer = self.client.post(self.dialect.path(), &request, MAX_ANSWER).await?;
-        let answer = self.dialect.answer(&answer).ok_or_else(|| ProviderError::Malformed("it has no text".to_owned()))?;
+        let end = text
+            .char_indices()
+            .nth(MAX_CHARS)
+            .map_or(text.len(), |(end, _)| end);
+        let request = self
+            .dialect
+            .request(&self.model, &text[..end], self.max_tokens);
+        let answer = self
+            .client
+            .post(self.dialect.path(), &request, MAX_ANSWER)
+            .await?;
+        let answer = self
+            .dialect
+            .answer(&answer)
+            .ok_or_else(|| ProviderError::Malformed("it has no text".to_owned()))?;
         let answer = answer.replace('\0', "");
         let summary: String = answer.trim().chars().take(MAX_SUMMARY_CHARS).collect();
-        if summary.is_empty() { Err(ProviderError::Malformed("the summary is empty".to_owned())) } else { Ok(summary) }
+        if summary.is_empty() {
+            Err(ProviderError::Malformed("the summary is empty".to_owned()))
+        } else {
+            Ok(summary)
+        }
     }
 }

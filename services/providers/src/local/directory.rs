@@ -21,7 +21,12 @@ impl ModelDirectory {
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, name: Option<&str>) -> Self {
         let path = path.into();
-        let own = || path.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
+        let own = || {
+            path.file_name().map_or_else(
+                || "model".to_owned(),
+                |name| name.to_string_lossy().into_owned(),
+            )
+        };
         let name = name.map_or_else(own, str::to_owned);
         Self { path, name }
     }
@@ -47,14 +52,24 @@ impl ModelDirectory {
         let mut hash = Sha256::new();
         File::open(&path)
             .and_then(|mut file| std::io::copy(&mut file, &mut hash))
-            .map_err(|source| ModelError::File { path: path.clone(), source })?;
-        Ok(hash.finalize().iter().take(6).map(|byte| format!("{byte:02x}")).collect())
+            .map_err(|source| ModelError::File {
+                path: path.clone(),
+                source,
+            })?;
+        Ok(hash
+            .finalize()
+            .iter()
+            .take(6)
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
     }
 
     /// Whether the files of a model are there.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        ["config.json", "tokenizer.json", "model.safetensors"].iter().all(|file| self.path.join(file).is_file())
+        ["config.json", "tokenizer.json", "model.safetensors"]
+            .iter()
+            .all(|file| self.path.join(file).is_file())
     }
 
     pub(crate) fn load(&self) -> Result<(Model, Tokens), LoadError> {

@@ -54,7 +54,11 @@ impl LocalEmbedder {
     ///
     /// # Errors
     /// A file that is missing or malformed, or a network of another kind.
-    pub fn load(directory: &ModelDirectory, prefixes: Prefixes, wish: ChunkWish) -> Result<Self, LoadError> {
+    pub fn load(
+        directory: &ModelDirectory,
+        prefixes: Prefixes,
+        wish: ChunkWish,
+    ) -> Result<Self, LoadError> {
         let (network, tokens) = directory.load()?;
         let model = Model {
             provider: "local",
@@ -67,9 +71,21 @@ impl LocalEmbedder {
         let room = tokens.max().saturating_sub(2 + prefix).max(4);
         let target = wish.size.map_or(room * 4 / 5, |size| size.clamp(4, room));
         let max = if wish.size.is_some() { target } else { room };
-        let sizes = ChunkSizes { target, max, overlap: wish.overlap.unwrap_or(target * 12 / 100).min(target / 2) };
-        let worker = Worker::start(network).map_err(|error| LoadError::Unsupported(format!("no thread can be started for it: {error}")))?;
-        Ok(Self { model, tokens: Arc::new(tokens), prefixes, worker, sizes })
+        let sizes = ChunkSizes {
+            target,
+            max,
+            overlap: wish.overlap.unwrap_or(target * 12 / 100).min(target / 2),
+        };
+        let worker = Worker::start(network).map_err(|error| {
+            LoadError::Unsupported(format!("no thread can be started for it: {error}"))
+        })?;
+        Ok(Self {
+            model,
+            tokens: Arc::new(tokens),
+            prefixes,
+            worker,
+            sizes,
+        })
     }
 
     async fn encode(&self, texts: Vec<String>, role: Role) -> Result<Vec<Encoded>, ProviderError> {
@@ -77,11 +93,19 @@ impl LocalEmbedder {
         let prefix = self.prefixes.of(role).to_owned();
         let long = texts.iter().map(String::len).sum::<usize>() > SHORT_BYTES;
         let encode = move || {
-            let one = |text: String| if prefix.is_empty() { tokens.encode(&text) } else { tokens.encode(&format!("{prefix}{text}")) };
+            let one = |text: String| {
+                if prefix.is_empty() {
+                    tokens.encode(&text)
+                } else {
+                    tokens.encode(&format!("{prefix}{text}"))
+                }
+            };
             texts.into_iter().map(one).collect::<Result<Vec<_>, _>>()
         };
         let encoded = if long {
-            tokio::task::spawn_blocking(encode).await.map_err(|_| ProviderError::Malformed("the tokenizer failed".to_owned()))?
+            tokio::task::spawn_blocking(encode)
+                .await
+                .map_err(|_| ProviderError::Malformed("the tokenizer failed".to_owned()))?
         } else {
             encode()
         };
@@ -107,7 +131,9 @@ impl Embedder for LocalEmbedder {
     }
 
     fn token_starts(&self, text: &str) -> Vec<usize> {
-        self.tokens.starts(text).unwrap_or_else(|_| context_text::estimated_tokens(text))
+        self.tokens
+            .starts(text)
+            .unwrap_or_else(|_| context_text::estimated_tokens(text))
     }
 
     async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
@@ -116,33 +142,81 @@ impl Embedder for LocalEmbedder {
         Ok(outputs.into_iter().map(|output| output.values).collect())
     }
 
-    async fn embed_with_tokens(&self, texts: Vec<String>, role: Role) -> Result<Vec<TextVectors>, ProviderError> {
+    async fn embed_with_tokens(
+        &self,
+        texts: Vec<String>,
+        role: Role,
+    ) -> Result<Vec<TextVectors>, ProviderError> {
         let encoded = self.encode(texts, role).await?;
-        let outputs = self.worker.run(Task::EmbedWithTokens, urgency(role), encoded).await?;
-        Ok(outputs.into_iter().map(|output| TextVectors { vector: output.values, tokens: output.tokens }).collect())
+        let outputs = self
+            .worker
+            .run(Task::EmbedWithTokens, urgency(role), encoded)
+            .await?;
+        Ok(outputs
+            .into_iter()
+            .map(|output| TextVectors {
+                vector: output.values,
+                tokens: output.tokens,
+            })
+            .collect())
     }
 
     async fn embed_query(&self, query: String) -> Result<QueryVectors, ProviderError> {
         let encoded = self.encode(vec![query], Role::Query).await?;
-        let ids = encoded.iter().flat_map(|encoded| self.tokens.content(encoded).to_vec()).collect();
-        let mut outputs = self.worker.run(Task::EmbedAndTokens, Urgency::Query, encoded).await?;
-        let output = outputs.pop().filter(|output| output.values.len() >= self.model.dimensions);
-        let Some(Output { values: mut vector, tokens: _ }) = output else {
-            return Err(ProviderError::Malformed("the model gave no vector".to_owned()));
+        let ids = encoded
+            .iter()
+            .flat_map(|encoded| self.tokens.content(encoded).to_vec())
+            .collect();
+        let mut outputs = self
+            .worker
+            .run(Task::EmbedAndTokens, Urgency::Query, encoded)
+            .await?;
+        let output = outputs
+            .pop()
+            .filter(|output| output.values.len() >= self.model.dimensions);
+        let Some(Output {
+            values: mut vector,
+            tokens: _,
+        }) = output
+        else {
+            return Err(ProviderError::Malformed(
+                "the model gave no vector".to_owned(),
+            ));
         };
         let vectors = vector.split_off(self.model.dimensions);
-        Ok(QueryVectors { vector, tokens: Some(TokenVectors { ids, vectors }) })
+        Ok(QueryVectors {
+            vector,
+            tokens: Some(TokenVectors { ids, vectors }),
+        })
     }
 
     fn has_token_vectors(&self) -> bool {
         true
     }
 
-    async fn token_vectors(&self, texts: Vec<String>, role: Role) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
+    async fn token_vectors(
+        &self,
+        texts: Vec<String>,
+        role: Role,
+    ) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
         let encoded = self.encode(texts, role).await?;
-        let ids: Vec<Vec<u32>> = encoded.iter().map(|encoded| self.tokens.content(encoded).to_vec()).collect();
+        let ids: Vec<Vec<u32>> = encoded
+            .iter()
+            .map(|encoded| self.tokens.content(encoded).to_vec())
+            .collect();
         // Somebody searches, whatever the texts are.
-        let vectors = self.worker.run(Task::Tokens, Urgency::Query, encoded).await?;
-        Ok(Some(ids.into_iter().zip(vectors).map(|(ids, output)| TokenVectors { ids, vectors: output.values }).collect()))
+        let vectors = self
+            .worker
+            .run(Task::Tokens, Urgency::Query, encoded)
+            .await?;
+        Ok(Some(
+            ids.into_iter()
+                .zip(vectors)
+                .map(|(ids, output)| TokenVectors {
+                    ids,
+                    vectors: output.values,
+                })
+                .collect(),
+        ))
     }
 }

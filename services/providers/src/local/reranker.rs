@@ -23,10 +23,18 @@ impl LocalReranker {
     pub fn load(directory: &ModelDirectory) -> Result<Self, LoadError> {
         let (network, tokens) = directory.load()?;
         if !network.is_cross_encoder() {
-            return Err(LoadError::Unsupported("it has no classifier, so it cannot rerank".to_owned()));
+            return Err(LoadError::Unsupported(
+                "it has no classifier, so it cannot rerank".to_owned(),
+            ));
         }
-        let worker = Worker::start(network).map_err(|error| LoadError::Unsupported(format!("no thread can be started for it: {error}")))?;
-        Ok(Self { name: directory.name().to_owned(), tokens: Arc::new(tokens), worker })
+        let worker = Worker::start(network).map_err(|error| {
+            LoadError::Unsupported(format!("no thread can be started for it: {error}"))
+        })?;
+        Ok(Self {
+            name: directory.name().to_owned(),
+            tokens: Arc::new(tokens),
+            worker,
+        })
     }
 }
 
@@ -42,12 +50,21 @@ impl Reranker for LocalReranker {
 
     async fn rerank(&self, query: &str, texts: Vec<String>) -> Result<Vec<f64>, ProviderError> {
         let (tokens, query) = (Arc::clone(&self.tokens), query.to_owned());
-        let encode = move || texts.iter().map(|text| tokens.encode_pair(&query, text)).collect::<Result<Vec<_>, _>>();
+        let encode = move || {
+            texts
+                .iter()
+                .map(|text| tokens.encode_pair(&query, text))
+                .collect::<Result<Vec<_>, _>>()
+        };
         let pairs = tokio::task::spawn_blocking(encode)
             .await
             .map_err(|_| ProviderError::Malformed("the tokenizer failed".to_owned()))?
             .map_err(|error| ProviderError::Refused(error.to_string()))?;
         let scores = self.worker.run(Task::Score, Urgency::Query, pairs).await?;
-        Ok(scores.iter().flat_map(|output| &output.values).map(|logit| probability(f64::from(*logit))).collect())
+        Ok(scores
+            .iter()
+            .flat_map(|output| &output.values)
+            .map(|logit| probability(f64::from(*logit)))
+            .collect())
     }
 }

@@ -98,14 +98,24 @@ impl Worker {
             .thread_name(|_| "model".to_owned())
             .build()
             .map_err(std::io::Error::other)?;
-        let shared = Arc::new(Shared { state: Mutex::default(), ready: Condvar::new() });
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            ready: Condvar::new(),
+        });
         let of_thread = Arc::clone(&shared);
-        std::thread::Builder::new().name("model-queue".to_owned()).spawn(move || work(&of_thread, &model, &pool))?;
+        std::thread::Builder::new()
+            .name("model-queue".to_owned())
+            .spawn(move || work(&of_thread, &model, &pool))?;
         Ok(Self { shared })
     }
 
     /// Computes the texts and gives an output for each.
-    pub async fn run(&self, task: Task, urgency: Urgency, texts: Vec<Encoded>) -> Result<Vec<Output>, ProviderError> {
+    pub async fn run(
+        &self,
+        task: Task,
+        urgency: Urgency,
+        texts: Vec<Encoded>,
+    ) -> Result<Vec<Output>, ProviderError> {
         if texts.is_empty() {
             return Ok(Vec::new());
         }
@@ -113,17 +123,26 @@ impl Worker {
         {
             let mut state = self.shared.lock();
             if state.waiting > 0 && state.waiting + texts.len() > QUEUED_TEXTS {
-                return Err(ProviderError::unavailable("too many texts wait for the model"));
+                return Err(ProviderError::unavailable(
+                    "too many texts wait for the model",
+                ));
             }
             state.waiting += texts.len();
             let queue = match urgency {
                 Urgency::Query => &mut state.queries,
                 Urgency::Document => &mut state.documents,
             };
-            queue.push_back(Job { task, outputs: Vec::with_capacity(texts.len()), texts, reply });
+            queue.push_back(Job {
+                task,
+                outputs: Vec::with_capacity(texts.len()),
+                texts,
+                reply,
+            });
         }
         self.shared.ready.notify_one();
-        answer.await.unwrap_or_else(|_| Err(ProviderError::unavailable("the model stopped")))
+        answer
+            .await
+            .unwrap_or_else(|_| Err(ProviderError::unavailable("the model stopped")))
     }
 }
 
@@ -139,11 +158,16 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
                 if state.closed {
                     return;
                 }
-                state = shared.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = shared
+                    .ready
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
         };
         // A defect in the arithmetic fails these texts, not the service.
-        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(model, task, &texts))));
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            pool.install(|| compute(model, task, &texts))
+        }));
         let outcome = match outcome {
             Ok(Ok(outputs)) => Ok(outputs),
             Ok(Err(error)) => Err(ProviderError::Malformed(error.to_string())),
@@ -154,26 +178,45 @@ fn work(shared: &Shared, model: &Model, pool: &rayon::ThreadPool) {
 }
 
 fn compute(model: &Model, task: Task, texts: &[Encoded]) -> Result<Vec<Output>, ModelError> {
-    let alone = |values| Output { values, tokens: None };
+    let alone = |values| Output {
+        values,
+        tokens: None,
+    };
     match task {
         Task::Embed => Ok(model.embed(texts)?.into_iter().map(alone).collect()),
         Task::EmbedWithTokens => {
             let both = model.embed_with_tokens(texts)?.into_iter();
             let codes = |tokens: &[f32]| Some(TokenCodes::encode(tokens, model.dimensions()));
-            Ok(both.map(|TextAndTokens { text, tokens }| Output { values: text, tokens: codes(&tokens) }).collect())
+            Ok(both
+                .map(|TextAndTokens { text, tokens }| Output {
+                    values: text,
+                    tokens: codes(&tokens),
+                })
+                .collect())
         }
         Task::EmbedAndTokens => {
             let both = model.embed_with_tokens(texts)?.into_iter();
-            Ok(both.map(|TextAndTokens { text, tokens }| alone([text, tokens].concat())).collect())
+            Ok(both
+                .map(|TextAndTokens { text, tokens }| alone([text, tokens].concat()))
+                .collect())
         }
         Task::Tokens => Ok(model.embed_tokens(texts)?.into_iter().map(alone).collect()),
-        Task::Score => Ok(model.score(texts)?.into_iter().map(|score| alone(vec![score])).collect()),
+        Task::Score => Ok(model
+            .score(texts)?
+            .into_iter()
+            .map(|score| alone(vec![score]))
+            .collect()),
     }
 }
 
 /// Forgets the jobs at the front that nobody waits for. Only the thread takes jobs away, and only from the front.
 fn abandon(state: &mut State) {
-    let State { queries, documents, waiting, closed: _ } = state;
+    let State {
+        queries,
+        documents,
+        waiting,
+        closed: _,
+    } = state;
     for queue in [queries, documents] {
         while let Some(job) = queue.front().filter(|job| job.reply.is_closed()) {
             *waiting -= job.texts.len();
@@ -184,7 +227,11 @@ fn abandon(state: &mut State) {
 
 /// The next texts, of one job or of several that ask for the same.
 fn next_batch(state: &State) -> Option<(Urgency, Task, Vec<Encoded>)> {
-    let (urgency, queue) = if state.queries.is_empty() { (Urgency::Document, &state.documents) } else { (Urgency::Query, &state.queries) };
+    let (urgency, queue) = if state.queries.is_empty() {
+        (Urgency::Document, &state.documents)
+    } else {
+        (Urgency::Query, &state.queries)
+    };
     let task = queue.front()?.task;
     let mut texts = Vec::new();
     let mut tokens = 0;
@@ -201,16 +248,29 @@ fn next_batch(state: &State) -> Option<(Urgency, Task, Vec<Encoded>)> {
 }
 
 /// Hands the outputs to the jobs at the front of the queue, in the order in which [`next_batch`] took their texts.
-fn finish(shared: &Shared, urgency: Urgency, mut computed: usize, outcome: Result<Vec<Output>, ProviderError>) {
+fn finish(
+    shared: &Shared,
+    urgency: Urgency,
+    mut computed: usize,
+    outcome: Result<Vec<Output>, ProviderError>,
+) {
     let mut answers = Vec::new();
     {
         let mut state = shared.lock();
-        let State { queries, documents, waiting, closed: _ } = &mut *state;
+        let State {
+            queries,
+            documents,
+            waiting,
+            closed: _,
+        } = &mut *state;
         let queue = match urgency {
             Urgency::Query => queries,
             Urgency::Document => documents,
         };
-        let mut outputs = outcome.as_ref().map(|outputs| outputs.clone().into_iter()).map_err(Clone::clone);
+        let mut outputs = outcome
+            .as_ref()
+            .map(|outputs| outputs.clone().into_iter())
+            .map_err(Clone::clone);
         while computed > 0 {
             let Some(job) = queue.front_mut() else { break };
             let own = (job.texts.len() - job.outputs.len()).min(computed);
@@ -245,8 +305,19 @@ mod tests {
     /// A job of texts with this many tokens each, which are all their own length.
     fn job(lengths: &[usize]) -> (Job, Answer) {
         let (reply, answer) = oneshot::channel();
-        let text = |length: &usize| Encoded { ids: vec![u32::try_from(*length).unwrap(); *length], types: vec![0; *length] };
-        (Job { task: Task::Embed, texts: lengths.iter().map(text).collect(), outputs: Vec::new(), reply }, answer)
+        let text = |length: &usize| Encoded {
+            ids: vec![u32::try_from(*length).unwrap(); *length],
+            types: vec![0; *length],
+        };
+        (
+            Job {
+                task: Task::Embed,
+                texts: lengths.iter().map(text).collect(),
+                outputs: Vec::new(),
+                reply,
+            },
+            answer,
+        )
     }
 
     fn lengths(state: &State) -> (Urgency, Vec<usize>) {
@@ -255,18 +326,36 @@ mod tests {
     }
 
     fn with(documents: &[&[usize]]) -> (Shared, Vec<Answer>) {
-        let (jobs, answers): (VecDeque<Job>, Vec<Answer>) = documents.iter().map(|lengths| job(lengths)).unzip();
+        let (jobs, answers): (VecDeque<Job>, Vec<Answer>) =
+            documents.iter().map(|lengths| job(lengths)).unzip();
         let waiting = jobs.iter().map(|job| job.texts.len()).sum();
-        let state = State { documents: jobs, waiting, ..State::default() };
-        (Shared { state: Mutex::new(state), ready: Condvar::new() }, answers)
+        let state = State {
+            documents: jobs,
+            waiting,
+            ..State::default()
+        };
+        (
+            Shared {
+                state: Mutex::new(state),
+                ready: Condvar::new(),
+            },
+            answers,
+        )
     }
 
     #[test]
     fn what_several_callers_wait_for_is_computed_together_up_to_a_batch() {
         let (shared, _answers) = with(&[&[100, 100], &[100], &[200, 300], &[10]]);
-        assert_eq!(lengths(&shared.lock()), (Urgency::Document, vec![100, 100, 100, 200]));
+        assert_eq!(
+            lengths(&shared.lock()),
+            (Urgency::Document, vec![100, 100, 100, 200])
+        );
         let (shared, _answers) = with(&[&[BATCH_TOKENS * 2], &[10]]);
-        assert_eq!(lengths(&shared.lock()).1, [BATCH_TOKENS * 2], "a long text goes alone");
+        assert_eq!(
+            lengths(&shared.lock()).1,
+            [BATCH_TOKENS * 2],
+            "a long text goes alone"
+        );
     }
 
     #[test]
@@ -280,11 +369,25 @@ mod tests {
     #[test]
     fn each_caller_gets_its_own_outputs_and_who_left_is_forgotten() {
         let (shared, mut answers) = with(&[&[1, 2], &[3], &[4]]);
-        let output = |n: f32| Output { values: vec![n], tokens: None };
-        let values = |answer: &mut Answer| -> Vec<f32> {
-            answer.try_recv().unwrap().unwrap().into_iter().flat_map(|output| output.values).collect()
+        let output = |n: f32| Output {
+            values: vec![n],
+            tokens: None,
         };
-        finish(&shared, Urgency::Document, 3, Ok(vec![output(1.0), output(2.0), output(3.0)]));
+        let values = |answer: &mut Answer| -> Vec<f32> {
+            answer
+                .try_recv()
+                .unwrap()
+                .unwrap()
+                .into_iter()
+                .flat_map(|output| output.values)
+                .collect()
+        };
+        finish(
+            &shared,
+            Urgency::Document,
+            3,
+            Ok(vec![output(1.0), output(2.0), output(3.0)]),
+        );
         assert_eq!(values(&mut answers[0]), [1.0, 2.0]);
         assert_eq!(values(&mut answers[1]), [3.0]);
         assert!(answers[2].try_recv().is_err(), "not computed yet");

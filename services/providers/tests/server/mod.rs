@@ -47,18 +47,36 @@ impl Server {
     pub async fn start(answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (seen, requests) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
-        let (answer, of_server, count): (Answer, _, _) = (Arc::new(answer), Arc::clone(&seen), Arc::clone(&requests));
+        let (seen, requests) = (
+            Arc::new(Mutex::new(Vec::new())),
+            Arc::new(AtomicUsize::new(0)),
+        );
+        let (answer, of_server, count): (Answer, _, _) =
+            (Arc::new(answer), Arc::clone(&seen), Arc::clone(&requests));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&answer), Arc::clone(&of_server), Arc::clone(&count)));
+                tokio::spawn(serve(
+                    stream,
+                    Arc::clone(&answer),
+                    Arc::clone(&of_server),
+                    Arc::clone(&count),
+                ));
             }
         });
-        Self { url, seen, requests }
+        Self {
+            url,
+            seen,
+            requests,
+        }
     }
 
     pub async fn last(&self) -> Seen {
-        self.seen.lock().await.last().cloned().expect("a request came")
+        self.seen
+            .lock()
+            .await
+            .last()
+            .cloned()
+            .expect("a request came")
     }
 
     /// Waits until this many requests came.
@@ -73,7 +91,12 @@ impl Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Seen>>>, count: Arc<AtomicUsize>) {
+async fn serve(
+    mut stream: TcpStream,
+    answer: Answer,
+    seen: Arc<Mutex<Vec<Seen>>>,
+    count: Arc<AtomicUsize>,
+) {
     while let Some(request) = read(&mut stream).await {
         let number = count.fetch_add(1, Ordering::SeqCst);
         let reply = answer(&request, number);
@@ -87,11 +110,17 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Seen>>
             }
             Reply::Status(status, headers, body) => (status, headers, body.to_string()),
             Reply::Truncated => {
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"embeddings\":[[0.1").await;
+                let _ = stream
+                    .write_all(
+                        b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{\"embeddings\":[[0.1",
+                    )
+                    .await;
                 return;
             }
             Reply::Trickle => {
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n").await;
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
+                    .await;
                 while stream.write_all(b" ").await.is_ok() {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -99,8 +128,14 @@ async fn serve(mut stream: TcpStream, answer: Answer, seen: Arc<Mutex<Vec<Seen>>
             }
             Reply::Hang => std::future::pending().await,
         };
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head = format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n", body.len());
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let head = format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\n\r\n",
+            body.len()
+        );
         if stream.write_all((head + &body).as_bytes()).await.is_err() {
             return;
         }
@@ -118,12 +153,25 @@ async fn read(stream: &mut TcpStream) -> Option<Seen> {
         }
     };
     let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
-    let length: usize = head.split("content-length: ").nth(1)?.split("\r\n").next()?.parse().ok()?;
+    let length: usize = head
+        .split("content-length: ")
+        .nth(1)?
+        .split("\r\n")
+        .next()?
+        .parse()
+        .ok()?;
     while bytes.len() < end + length {
         if stream.read_buf(&mut bytes).await.ok()? == 0 {
             return None;
         }
     }
-    let path = String::from_utf8_lossy(&bytes[..end]).split(' ').nth(1)?.to_owned();
-    Some(Seen { path, head, body: serde_json::from_slice(&bytes[end..end + length]).ok()? })
+    let path = String::from_utf8_lossy(&bytes[..end])
+        .split(' ')
+        .nth(1)?
+        .to_owned();
+    Some(Seen {
+        path,
+        head,
+        body: serde_json::from_slice(&bytes[end..end + length]).ok()?,
+    })
 }

@@ -9,13 +9,14 @@ impl Config {
     /// A sentence that names the setting and what to do.
     pub fn check(&self) -> Result<(), String> {
         if self.storage.storage_backend == Backend::Postgresql {
-            self.postgres().map_err(|error| format!("POSTGRESQL_CONNECTION_STRING cannot be used: {error}"))?;
+            self.postgres()
+                .map_err(|error| format!("POSTGRESQL_CONNECTION_STRING cannot be used: {error}"))?;
         }
         match self.network.auth {
             Auth::Off | Auth::Keys => {}
-            Auth::Oidc => {
-                self.oidc.settings()?.check().map_err(|error| format!("OIDC_ISSUER and OIDC_AUDIENCE cannot be used: {error}"))?
-            }
+            Auth::Oidc => self.oidc.settings()?.check().map_err(|error| {
+                format!("OIDC_ISSUER and OIDC_AUDIENCE cannot be used: {error}")
+            })?,
         }
         self.check_addresses()?;
         self.engine().check().map_err(|error| error.to_string())?;
@@ -28,7 +29,10 @@ impl Config {
         if self.auto_started || self.network.insecure || self.network.auth != Auth::Off {
             return Ok(());
         }
-        let settings = [("CONTEXT_LISTEN", Some(self.network.listen)), ("CONTEXT_GRPC_LISTEN", self.network.grpc_listen.0)];
+        let settings = [
+            ("CONTEXT_LISTEN", Some(self.network.listen)),
+            ("CONTEXT_GRPC_LISTEN", self.network.grpc_listen.0),
+        ];
         for (name, address) in settings {
             if let Some(address) = address.filter(|address| !address.ip().is_loopback()) {
                 return Err(format!(

@@ -14,18 +14,34 @@ pub fn configuration_page(command: &Command) -> String {
          `${VAR}` or `${VAR:-default}`. A malformed value or an unknown flag stops the start with a sentence.\n",
     );
     let mut heading = None;
-    for arg in command.get_arguments().filter(|arg| arg.get_env().is_some() && !arg.is_hide_set()) {
+    for arg in command
+        .get_arguments()
+        .filter(|arg| arg.get_env().is_some() && !arg.is_hide_set())
+    {
         if heading != arg.get_help_heading() {
             heading = arg.get_help_heading();
-            let _ = write!(page, "\n## {}\n\n| variable | flag | default | meaning |\n|---|---|---|---|\n", heading.unwrap_or("Settings"));
+            let _ = write!(
+                page,
+                "\n## {}\n\n| variable | flag | default | meaning |\n|---|---|---|---|\n",
+                heading.unwrap_or("Settings")
+            );
         }
-        let _ = writeln!(page, "| `{}` | `{}` | {} | {} |", variable(arg), flag(arg), default(arg), meaning(arg));
+        let _ = writeln!(
+            page,
+            "| `{}` | `{}` | {} | {} |",
+            variable(arg),
+            flag(arg),
+            default(arg),
+            meaning(arg)
+        );
     }
     page
 }
 
 fn variable(arg: &Arg) -> &str {
-    arg.get_env().and_then(|name| name.to_str()).unwrap_or_default()
+    arg.get_env()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default()
 }
 
 fn flag(arg: &Arg) -> String {
@@ -33,18 +49,33 @@ fn flag(arg: &Arg) -> String {
 }
 
 fn default(arg: &Arg) -> String {
-    let values: Vec<_> = arg.get_default_values().iter().filter_map(|value| value.to_str()).filter(|value| !value.is_empty()).collect();
+    let values: Vec<_> = arg
+        .get_default_values()
+        .iter()
+        .filter_map(|value| value.to_str())
+        .filter(|value| !value.is_empty())
+        .collect();
     match values.as_slice() {
         [] => "–".into(),
-        values if arg.is_hide_env_values_set() => format!("`{}`", "*".repeat(values[0].len().min(3))),
+        values if arg.is_hide_env_values_set() => {
+            format!("`{}`", "*".repeat(values[0].len().min(3)))
+        }
         values => format!("`{}`", values.join(",")),
     }
 }
 
 /// The whole help text in one line; `|` would end the cell.
 fn meaning(arg: &Arg) -> String {
-    let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let mut text = help.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    let help = arg
+        .get_long_help()
+        .or_else(|| arg.get_help())
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let mut text = help
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|");
     if !text.ends_with('.') {
         text.push('.');
     }

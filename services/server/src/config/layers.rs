@@ -53,7 +53,10 @@ impl Config {
     /// Which entries help to find those after them.
     fn neighbourhood(&self) -> Neighbourhood {
         let gap = Duration::from_secs(self.search.context_gap_minutes * 60);
-        Neighbourhood { entries: small(self.search.context_neighbours), gap }
+        Neighbourhood {
+            entries: small(self.search.context_neighbours),
+            gap,
+        }
     }
 
     /// The settings of the embedded database.
@@ -67,7 +70,11 @@ impl Config {
         config.readers = storage.sqlite_readers.map_or(config.readers, size);
         config.write_queue = size(storage.sqlite_write_queue);
         config.busy_timeout = Duration::from_millis(storage.sqlite_busy_timeout_ms);
-        config.started = if self.auto_started { Started::Automatically } else { Started::ByHand };
+        config.started = if self.auto_started {
+            Started::Automatically
+        } else {
+            Started::ByHand
+        };
         config
     }
 
@@ -78,7 +85,11 @@ impl Config {
     pub fn postgres(&self) -> Result<context_store_postgres::Config, TargetError> {
         let settings = &self.postgres;
         let target = self.postgres_target()?;
-        let target = if settings.postgresql_statement_cache { target } else { target.without_prepared_statements() };
+        let target = if settings.postgresql_statement_cache {
+            target
+        } else {
+            target.without_prepared_statements()
+        };
         let mut config = context_store_postgres::Config::new(target);
         config.language = self.search.fts_language.clone();
         config.neighbourhood = self.neighbourhood();
@@ -90,7 +101,8 @@ impl Config {
         config.statement_timeout = Duration::from_millis(settings.postgresql_statement_timeout_ms);
         config.retries = small(settings.postgresql_retries);
         config.breaker_failures = small(settings.postgresql_circuit_breaker_failures);
-        config.breaker_recovery = Duration::from_millis(settings.postgresql_circuit_breaker_recovery_ms);
+        config.breaker_recovery =
+            Duration::from_millis(settings.postgresql_circuit_breaker_recovery_ms);
         Ok(config)
     }
 

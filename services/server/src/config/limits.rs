@@ -56,6 +56,10 @@ impl LimitSettings {
     #[must_use]
     pub fn limits(&self) -> context_model::Limits {
         let max_text_chars = usize::try_from(self.max_text_chars).unwrap_or(usize::MAX);
-        context_model::Limits::new(max_text_chars, self.max_image_size_mb, self.max_total_size_mb)
+        context_model::Limits::new(
+            max_text_chars,
+            self.max_image_size_mb,
+            self.max_total_size_mb,
+        )
     }
 }

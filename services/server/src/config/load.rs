@@ -54,6 +54,9 @@ impl Load {
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         let per_minute = u32::try_from(self.rate_limit_per_minute).unwrap_or(u32::MAX);
-        (per_minute > 0).then(|| Rate { per_minute, burst: per_minute.div_ceil(6) })
+        (per_minute > 0).then(|| Rate {
+            per_minute,
+            burst: per_minute.div_ceil(6),
+        })
     }
 }

@@ -76,20 +76,26 @@ impl Config {
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         let uid = rustix::process::geteuid().as_raw();
-        self.network.socket.clone().unwrap_or_else(|| match self.storage.storage_backend {
-            Backend::Sqlite => context_model::local::socket_path(&self.storage.db_path, uid),
-            Backend::Postgresql => {
-                let settings = &self.postgres;
-                let place = context_model::local::PostgresPlace {
-                    connection_string: settings.postgresql_connection_string.as_ref().map(Secret::reveal),
-                    host: &settings.postgresql_host,
-                    port: &settings.postgresql_port.to_string(),
-                    user: &settings.postgresql_user,
-                    database: &settings.postgresql_database,
-                };
-                context_model::local::postgres_socket_path(place, uid)
-            }
-        })
+        self.network
+            .socket
+            .clone()
+            .unwrap_or_else(|| match self.storage.storage_backend {
+                Backend::Sqlite => context_model::local::socket_path(&self.storage.db_path, uid),
+                Backend::Postgresql => {
+                    let settings = &self.postgres;
+                    let place = context_model::local::PostgresPlace {
+                        connection_string: settings
+                            .postgresql_connection_string
+                            .as_ref()
+                            .map(Secret::reveal),
+                        host: &settings.postgresql_host,
+                        port: &settings.postgresql_port.to_string(),
+                        user: &settings.postgresql_user,
+                        database: &settings.postgresql_database,
+                    };
+                    context_model::local::postgres_socket_path(place, uid)
+                }
+            })
     }
 
     /// How long a stopping service waits for running requests.
@@ -108,6 +114,8 @@ impl Config {
     /// service by pointing its own name at this machine or at one that its reader's machine reaches.
     #[must_use]
     pub fn checks_host(&self) -> bool {
-        self.network.auth == Auth::Off || self.network.listen.ip().is_loopback() || !self.network.allowed_hosts.0.is_empty()
+        self.network.auth == Auth::Off
+            || self.network.listen.ip().is_loopback()
+            || !self.network.allowed_hosts.0.is_empty()
     }
 }

@@ -82,7 +82,13 @@ pub struct Models {
     pub embedding_url: Option<Url>,
 
     /// The key of the embedding provider.
-    #[arg(long, env = "EMBEDDING_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]
+    #[arg(
+        long,
+        env = "EMBEDDING_API_KEY",
+        value_name = "KEY",
+        hide_env_values = true,
+        global = true
+    )]
     pub embedding_api_key: Option<Secret>,
 
     /// Seconds an embedding provider may take for one answer, 1 to 600.
@@ -117,11 +123,21 @@ pub struct Models {
     pub embedding_on_failure: OnFailure,
 
     /// Text put before every query that is embedded. Default: what the model wants.
-    #[arg(long, env = "EMBEDDING_QUERY_PREFIX", value_name = "TEXT", global = true)]
+    #[arg(
+        long,
+        env = "EMBEDDING_QUERY_PREFIX",
+        value_name = "TEXT",
+        global = true
+    )]
     pub embedding_query_prefix: Option<String>,
 
     /// Text put before every entry that is embedded. Default: what the model wants.
-    #[arg(long, env = "EMBEDDING_DOCUMENT_PREFIX", value_name = "TEXT", global = true)]
+    #[arg(
+        long,
+        env = "EMBEDDING_DOCUMENT_PREFIX",
+        value_name = "TEXT",
+        global = true
+    )]
     pub embedding_document_prefix: Option<String>,
 
     /// Tokens of a chunk, 16 to 100 000; never more than the model reads. Default: four fifths of what it reads.
@@ -159,7 +175,13 @@ pub struct Models {
     pub summary_url: Option<Url>,
 
     /// The key of the provider of summaries.
-    #[arg(long, env = "SUMMARY_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]
+    #[arg(
+        long,
+        env = "SUMMARY_API_KEY",
+        value_name = "KEY",
+        hide_env_values = true,
+        global = true
+    )]
     pub summary_api_key: Option<Secret>,
 
     /// Seconds a summary may take, 1 to 3600.

@@ -36,7 +36,15 @@ pub struct Network {
     pub socket: Option<PathBuf>,
 
     /// How callers are authenticated: off, keys (API keys), or oidc (API keys and tokens of an OpenID Connect issuer).
-    #[arg(long, env = "AUTH", value_name = "HOW", default_value = "off", hide_possible_values = true, ignore_case = true, global = true)]
+    #[arg(
+        long,
+        env = "AUTH",
+        value_name = "HOW",
+        default_value = "off",
+        hide_possible_values = true,
+        ignore_case = true,
+        global = true
+    )]
     pub auth: Auth,
 
     /// Listen on other than loopback addresses without authentication: who reaches the port can then read, change and

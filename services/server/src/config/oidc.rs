@@ -18,7 +18,14 @@ pub struct Oidc {
     pub oidc_issuer: Option<Url>,
 
     /// Whom tokens must be meant for: a token's `aud` names one of these, between commas.
-    #[arg(long, env = "OIDC_AUDIENCE", value_name = "NAMES", default_value = "", hide_default_value = true, global = true)]
+    #[arg(
+        long,
+        env = "OIDC_AUDIENCE",
+        value_name = "NAMES",
+        default_value = "",
+        hide_default_value = true,
+        global = true
+    )]
     pub oidc_audience: List,
 
     /// Where the issuer's keys are, for one that has no discovery document.
@@ -26,12 +33,25 @@ pub struct Oidc {
     pub oidc_jwks_url: Option<Url>,
 
     /// The claim with the scopes: words between spaces, or a list; /a/b for a claim inside of another.
-    #[arg(long, env = "OIDC_SCOPE_CLAIM", value_name = "NAME", default_value = "scope", global = true)]
+    #[arg(
+        long,
+        env = "OIDC_SCOPE_CLAIM",
+        value_name = "NAME",
+        default_value = "scope",
+        global = true
+    )]
     pub oidc_scope_claim: String,
 
     /// What the values of that claim begin with when they are for this service: with `context.`, `context.read` is the
     /// scope read. Default: nothing.
-    #[arg(long, env = "OIDC_SCOPE_PREFIX", value_name = "TEXT", default_value = "", hide_default_value = true, global = true)]
+    #[arg(
+        long,
+        env = "OIDC_SCOPE_PREFIX",
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        global = true
+    )]
     pub oidc_scope_prefix: String,
 
     /// The scopes of a token that has no such claim, between commas. Default: none, so that it may do nothing.
@@ -39,7 +59,13 @@ pub struct Oidc {
     pub oidc_default_scopes: Scopes,
 
     /// The claim that decides the owner; /a/b for a claim inside of another. A token without it is refused.
-    #[arg(long, env = "OIDC_OWNER_CLAIM", value_name = "NAME", default_value = "sub", global = true)]
+    #[arg(
+        long,
+        env = "OIDC_OWNER_CLAIM",
+        value_name = "NAME",
+        default_value = "sub",
+        global = true
+    )]
     pub oidc_owner_claim: String,
 
     /// What the owners of tokens begin with, 64 characters at most. Default: `oidc:`, 12 digits of the issuer's SHA-256 and
@@ -63,15 +89,23 @@ pub struct Scopes(pub Vec<Scope>);
 fn scopes(text: &str) -> Result<Scopes, String> {
     let Ok(List(names)) = text.parse::<List>();
     let scopes: Option<Vec<Scope>> = names.iter().map(|name| Scope::parse(name)).collect();
-    scopes.map(Scopes).ok_or_else(|| "it must be of read, write, delete and manage, between commas".to_owned())
+    scopes
+        .map(Scopes)
+        .ok_or_else(|| "it must be of read, write, delete and manage, between commas".to_owned())
 }
 
 fn owner_prefix(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.chars().nth(64).is_some() || text.chars().any(char::is_control) {
-        return Err("it must have at most 64 characters, none of them a control character".to_owned());
+        return Err(
+            "it must have at most 64 characters, none of them a control character".to_owned(),
+        );
     }
-    Ok(if text.eq_ignore_ascii_case("none") { String::new() } else { text.to_owned() })
+    Ok(if text.eq_ignore_ascii_case("none") {
+        String::new()
+    } else {
+        text.to_owned()
+    })
 }
 
 impl Oidc {
@@ -80,12 +114,17 @@ impl Oidc {
     /// # Errors
     /// A sentence that names the setting which is missing.
     pub fn settings(&self) -> Result<Settings, String> {
-        let issuer = self.oidc_issuer.as_ref().ok_or("AUTH is `oidc`, which needs OIDC_ISSUER: the address of the issuer of tokens")?;
+        let issuer = self.oidc_issuer.as_ref().ok_or(
+            "AUTH is `oidc`, which needs OIDC_ISSUER: the address of the issuer of tokens",
+        )?;
         if self.oidc_audience.0.is_empty() {
             return Err("AUTH is `oidc`, which needs OIDC_AUDIENCE: without it tokens for other services would be accepted".to_owned());
         }
         Ok(Settings {
-            jwks_url: self.oidc_jwks_url.as_ref().map(|url| url.as_str().to_owned()),
+            jwks_url: self
+                .oidc_jwks_url
+                .as_ref()
+                .map(|url| url.as_str().to_owned()),
             owner_claim: self.oidc_owner_claim.clone(),
             scope_claim: self.oidc_scope_claim.clone(),
             clock_skew: Duration::from_secs(self.oidc_clock_skew_seconds),

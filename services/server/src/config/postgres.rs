@@ -9,7 +9,13 @@ use super::value::{Secret, boolean, number};
 #[command(next_help_heading = "PostgreSQL")]
 pub struct Postgres {
     /// The server's host: a name, an address, the directory of a Unix socket, or several between commas.
-    #[arg(long, env = "POSTGRESQL_HOST", value_name = "HOST", default_value = "localhost", global = true)]
+    #[arg(
+        long,
+        env = "POSTGRESQL_HOST",
+        value_name = "HOST",
+        default_value = "localhost",
+        global = true
+    )]
     pub postgresql_host: String,
 
     /// The server's port, 1 to 65535.
@@ -17,22 +23,47 @@ pub struct Postgres {
     pub postgresql_port: u64,
 
     /// The role.
-    #[arg(long, env = "POSTGRESQL_USER", value_name = "NAME", default_value = "postgres", global = true)]
+    #[arg(
+        long,
+        env = "POSTGRESQL_USER",
+        value_name = "NAME",
+        default_value = "postgres",
+        global = true
+    )]
     pub postgresql_user: String,
 
     /// The role's password.
-    #[arg(long, env = "POSTGRESQL_PASSWORD", value_name = "SECRET", hide_env_values = true, default_value = "postgres", global = true)]
+    #[arg(
+        long,
+        env = "POSTGRESQL_PASSWORD",
+        value_name = "SECRET",
+        hide_env_values = true,
+        default_value = "postgres",
+        global = true
+    )]
     pub postgresql_password: Secret,
 
     /// The database.
-    #[arg(long, env = "POSTGRESQL_DATABASE", value_name = "NAME", default_value = "mcp_context", global = true)]
+    #[arg(
+        long,
+        env = "POSTGRESQL_DATABASE",
+        value_name = "NAME",
+        default_value = "mcp_context",
+        global = true
+    )]
     pub postgresql_database: String,
 
     /// A connection string (`postgresql://user:password@host:5432/database?sslmode=verify-full`); it wins over the five
     /// settings above. sslmode is disable, prefer (the default), require, verify-ca or verify-full; sslrootcert names a
     /// file of authorities, else the system's are asked. With several hosts, target_session_attrs=read-write finds the
     /// primary.
-    #[arg(long, env = "POSTGRESQL_CONNECTION_STRING", value_name = "URL", hide_env_values = true, global = true)]
+    #[arg(
+        long,
+        env = "POSTGRESQL_CONNECTION_STRING",
+        value_name = "URL",
+        hide_env_values = true,
+        global = true
+    )]
     pub postgresql_connection_string: Option<Secret>,
 
     /// Connections at most, 1 to 1000.

@@ -29,7 +29,9 @@ pub fn read<C: CommandFactory + FromArgMatches>(
     let named = C::command();
     let mut line: Vec<OsString> = given.next().into_iter().collect();
     for arg in named.get_arguments() {
-        let Some(name) = arg.get_env().and_then(|name| name.to_str()) else { continue };
+        let Some(name) = arg.get_env().and_then(|name| name.to_str()) else {
+            continue;
+        };
         match env(name).map(|value| expand(&value, env)) {
             Some(value) if !value.trim().is_empty() => {
                 line.push(format!("--{}={value}", arg.get_long().unwrap_or_default()).into());
@@ -42,46 +44,88 @@ pub fn read<C: CommandFactory + FromArgMatches>(
         Err(not_unicode) => not_unicode,
     }));
     // What clap says may repeat a value, and that may be an address with a password, of whatever setting.
-    let secretive: Vec<String> = line.iter().filter_map(|argument| argument.to_str()).filter_map(address).map(str::to_owned).collect();
+    let secretive: Vec<String> = line
+        .iter()
+        .filter_map(|argument| argument.to_str())
+        .filter_map(address)
+        .map(str::to_owned)
+        .collect();
     let mut command = C::command().args_override_self(true).mut_args(without_env);
-    let mut matches = command.try_get_matches_from_mut(line).map_err(|error| refusal(&error, &named, &secretive))?;
+    let mut matches = command
+        .try_get_matches_from_mut(line)
+        .map_err(|error| refusal(&error, &named, &secretive))?;
     C::from_arg_matches_mut(&mut matches).map_err(|error| refusal(&error, &named, &secretive))
 }
 
 /// Keeps clap from reading the variable itself, unexpanded, but not from telling its name.
 fn without_env(arg: Arg) -> Arg {
-    let Some(name) = arg.get_env().and_then(|name| name.to_str()).map(str::to_owned) else { return arg };
+    let Some(name) = arg
+        .get_env()
+        .and_then(|name| name.to_str())
+        .map(str::to_owned)
+    else {
+        return arg;
+    };
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let long_help = arg.get_long_help().map_or_else(|| help.clone(), ToString::to_string);
-    arg.env(Resettable::Reset).help(format!("{help} [env: {name}]")).long_help(format!("{long_help}\n\n[env: {name}]"))
+    let long_help = arg
+        .get_long_help()
+        .map_or_else(|| help.clone(), ToString::to_string);
+    arg.env(Resettable::Reset)
+        .help(format!("{help} [env: {name}]"))
+        .long_help(format!("{long_help}\n\n[env: {name}]"))
 }
 
 /// The value of an argument that looks like an address, which may hold a password.
 fn address(argument: &str) -> Option<&str> {
-    let value = argument.strip_prefix("--").and_then(|flag| flag.split_once('=')).map_or(argument, |(_, value)| value);
+    let value = argument
+        .strip_prefix("--")
+        .and_then(|flag| flag.split_once('='))
+        .map_or(argument, |(_, value)| value);
     (value.contains('@') || value.contains("://")).then_some(value)
 }
 
 fn refusal(error: &clap::Error, command: &Command, secretive: &[String]) -> ReadError {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
         let text = error.render();
         let terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
-        let text = if terminal { text.ansi().to_string() } else { text.to_string() };
-        return ReadError { text: format!("{}\n", text.trim_end()), exit_code: 0 };
+        let text = if terminal {
+            text.ansi().to_string()
+        } else {
+            text.to_string()
+        };
+        return ReadError {
+            text: format!("{}\n", text.trim_end()),
+            exit_code: 0,
+        };
     }
     let text = about_a_value(error, command).unwrap_or_else(|| error.render().to_string());
-    let text = secretive.iter().fold(text, |text, value| text.replace(value, &context_model::shown_url(value)));
+    let text = secretive.iter().fold(text, |text, value| {
+        text.replace(value, &context_model::shown_url(value))
+    });
     ReadError { text, exit_code: 2 }
 }
 
 /// clap names the flag; whoever set an environment variable looks for that.
 fn about_a_value(error: &clap::Error, command: &Command) -> Option<String> {
-    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else { return None };
-    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return None };
+    let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return None;
+    };
     let long = arg.strip_prefix("--")?.split([' ', '=', '[']).next()?;
-    let arg = command.get_arguments().find(|arg| arg.get_long() == Some(long))?;
+    let arg = command
+        .get_arguments()
+        .find(|arg| arg.get_long() == Some(long))?;
     let env = arg.get_env()?.to_str()?;
-    let shown = if arg.is_hide_env_values_set() { "***" } else { value };
+    let shown = if arg.is_hide_env_values_set() {
+        "***"
+    } else {
+        value
+    };
     let why = match error.get(ContextKind::ValidValue) {
         Some(ContextValue::Strings(valid)) => format!("it must be one of {}", valid.join(", ")),
         _ => std::error::Error::source(error)?.to_string(),

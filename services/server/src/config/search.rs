@@ -34,7 +34,13 @@ pub struct Search {
 
     /// The language of stemming. On SQLite, a language without a stemmer means that words are compared as they are; on
     /// PostgreSQL every text search configuration of the server will do, and another name stops the start.
-    #[arg(long, env = "FTS_LANGUAGE", value_name = "NAME", default_value = "english", global = true)]
+    #[arg(
+        long,
+        env = "FTS_LANGUAGE",
+        value_name = "NAME",
+        default_value = "english",
+        global = true
+    )]
     pub fts_language: String,
 
     /// Newest matches that a ranked full-text search ranks at most, 100 to 1 000 000; the reply says when there were more.
@@ -104,7 +110,13 @@ pub struct Search {
     pub rerank_model: Option<String>,
 
     /// The key of the reranking provider.
-    #[arg(long, env = "RERANK_API_KEY", value_name = "KEY", hide_env_values = true, global = true)]
+    #[arg(
+        long,
+        env = "RERANK_API_KEY",
+        value_name = "KEY",
+        hide_env_values = true,
+        global = true
+    )]
     pub rerank_api_key: Option<Secret>,
 
     /// Milliseconds after which results are given without reranking, 1 to 60 000.

@@ -13,7 +13,9 @@ pub fn expand(value: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;
     while let Some(start) = rest.find("${") {
-        let Some(length) = rest[start..].find('}') else { break };
+        let Some(length) = rest[start..].find('}') else {
+            break;
+        };
         let inner = &rest[start + 2..start + length];
         let (name, default) = inner.split_once(":-").unwrap_or((inner, ""));
         // A variable that still holds a placeholder was never set: the client copied it literally.
@@ -98,7 +100,10 @@ pub(super) fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// A whole number within a range, both ends included.
-pub(super) fn number(min: u64, max: u64) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
+pub(super) fn number(
+    min: u64,
+    max: u64,
+) -> impl Fn(&str) -> Result<u64, String> + Clone + Send + Sync + 'static {
     move |text| match text.trim().parse() {
         Ok(number) if (min..=max).contains(&number) => Ok(number),
         _ => Err(format!("it must be a whole number from {min} to {max}")),
@@ -123,7 +128,11 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// An address, or `off`.
 pub(super) fn optional_address(text: &str) -> Result<Listen, String> {
-    if text.trim().eq_ignore_ascii_case("off") { Ok(Listen(None)) } else { address(text).map(|at| Listen(Some(at))) }
+    if text.trim().eq_ignore_ascii_case("off") {
+        Ok(Listen(None))
+    } else {
+        address(text).map(|at| Listen(Some(at)))
+    }
 }
 
 /// Where to listen, if at all.
@@ -143,7 +152,13 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
 
 /// An absolute path.
 pub(super) fn absolute_path(text: &str) -> Result<PathBuf, String> {
-    path(text).and_then(|path| if path.is_absolute() { Ok(path) } else { Err("it must be an absolute path".into()) })
+    path(text).and_then(|path| {
+        if path.is_absolute() {
+            Ok(path)
+        } else {
+            Err("it must be an absolute path".into())
+        }
+    })
 }
 
 /// Items between commas; blanks are dropped.
@@ -154,7 +169,13 @@ impl std::str::FromStr for List {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()))
+        Ok(Self(
+            text.split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty())
+                .map(str::to_owned)
+                .collect(),
+        ))
     }
 }
 
@@ -172,7 +193,9 @@ pub(super) fn origins(text: &str) -> Result<List, String> {
         });
         if !plain || origin.ends_with('/') {
             let origin = context_model::shown_url(origin);
-            return Err(format!("`{origin}` is not an origin; write it as https://app.example or http://localhost:5173"));
+            return Err(format!(
+                "`{origin}` is not an origin; write it as https://app.example or http://localhost:5173"
+            ));
         }
     }
     Ok(list)
@@ -209,7 +232,13 @@ mod tests {
     #[test]
     fn an_origin_has_no_path_and_no_wildcard() {
         assert!(origins("https://app.example, http://localhost:5173").is_ok());
-        for bad in ["*", "app.example", "https://app.example/", "https://app.example/x", "file:///x"] {
+        for bad in [
+            "*",
+            "app.example",
+            "https://app.example/",
+            "https://app.example/x",
+            "file:///x",
+        ] {
             assert!(origins(bad).is_err(), "{bad}");
         }
     }

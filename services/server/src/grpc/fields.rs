@@ -11,8 +11,11 @@ use prost_types::field_descriptor_proto::Type;
 use prost_types::{DescriptorProto, FileDescriptorSet};
 
 /// The messages of the contract, as far as they are needed to find the messages in them.
-static SHAPES: LazyLock<Shapes> =
-    LazyLock::new(|| FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).map(Shapes::new).unwrap_or_default());
+static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
+    FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET)
+        .map(Shapes::new)
+        .unwrap_or_default()
+});
 
 /// Decoders refuse what is nested deeper.
 const MAX_DEPTH: u32 = 128;
@@ -21,7 +24,9 @@ const MAX_DEPTH: u32 = 128;
 /// A malformed message counts as far as it can be read, which is as far as a decoder gets.
 #[must_use]
 pub fn count(path: &str, message: &[Bytes]) -> usize {
-    let Some(&shape) = SHAPES.requests.get(path) else { return 0 };
+    let Some(&shape) = SHAPES.requests.get(path) else {
+        return 0;
+    };
     let mut fields = 0;
     let end = message.iter().map(Bytes::len).sum();
     SHAPES.walk(shape, &mut Pieces::new(message), end, 0, &mut fields);
@@ -39,7 +44,11 @@ impl<'p> Pieces<'p> {
     /// From the start of these.
     #[must_use]
     pub const fn new(pieces: &'p [Bytes]) -> Self {
-        Self { left: pieces, current: &[], position: 0 }
+        Self {
+            left: pieces,
+            current: &[],
+            position: 0,
+        }
     }
 
     /// What is left of the current piece; empty at the end.
@@ -72,7 +81,9 @@ impl<'p> Pieces<'p> {
         for shift in (0..70).step_by(7) {
             let byte = *self.chunk().first()?;
             self.advance(1);
-            value |= u64::from(byte & 0x7f).checked_shl(shift).unwrap_or_default();
+            value |= u64::from(byte & 0x7f)
+                .checked_shl(shift)
+                .unwrap_or_default();
             if byte & 0x80 == 0 {
                 return Some(value);
             }
@@ -107,10 +118,22 @@ impl Shapes {
                 collect(&format!(".{}", file.package()), message, &mut found);
             }
         }
-        let index: HashMap<String, usize> = found.iter().enumerate().map(|(index, (name, _))| (name.clone(), index)).collect();
+        let index: HashMap<String, usize> = found
+            .iter()
+            .enumerate()
+            .map(|(index, (name, _))| (name.clone(), index))
+            .collect();
         let nested = |message: &DescriptorProto| {
-            let messages = message.field.iter().filter(|field| field.r#type() == Type::Message);
-            let found = messages.filter_map(|field| Some((u64::try_from(field.number()).ok()?, *index.get(field.type_name())?)));
+            let messages = message
+                .field
+                .iter()
+                .filter(|field| field.r#type() == Type::Message);
+            let found = messages.filter_map(|field| {
+                Some((
+                    u64::try_from(field.number()).ok()?,
+                    *index.get(field.type_name())?,
+                ))
+            });
             found.collect()
         };
         let messages = found.iter().map(|(_, message)| nested(message)).collect();
@@ -119,7 +142,10 @@ impl Shapes {
             for service in &file.service {
                 for method in &service.method {
                     if let Some(shape) = index.get(method.input_type()) {
-                        requests.insert(format!("/{}.{}/{}", file.package(), service.name(), method.name()), *shape);
+                        requests.insert(
+                            format!("/{}.{}/{}", file.package(), service.name(), method.name()),
+                            *shape,
+                        );
                     }
                 }
             }
@@ -128,7 +154,14 @@ impl Shapes {
     }
 
     /// Counts the fields of the message up to `end`; `None` when it is malformed.
-    fn walk(&self, shape: usize, data: &mut Pieces<'_>, end: usize, depth: u32, fields: &mut usize) -> Option<()> {
+    fn walk(
+        &self,
+        shape: usize,
+        data: &mut Pieces<'_>,
+        end: usize,
+        depth: u32,
+        fields: &mut usize,
+    ) -> Option<()> {
         while data.position < end {
             *fields += 1;
             let tag = data.varint()?;
@@ -140,8 +173,13 @@ impl Shapes {
                 1 => 8,
                 2 => {
                     let length = usize::try_from(data.varint()?).ok()?;
-                    let nested_end = data.position.checked_add(length).filter(|nested_end| *nested_end <= end)?;
-                    let nested = self.messages[shape].iter().find(|(number, _)| *number == tag >> 3);
+                    let nested_end = data
+                        .position
+                        .checked_add(length)
+                        .filter(|nested_end| *nested_end <= end)?;
+                    let nested = self.messages[shape]
+                        .iter()
+                        .find(|(number, _)| *number == tag >> 3);
                     if let Some((_, nested)) = nested.filter(|_| depth < MAX_DEPTH) {
                         self.walk(*nested, data, nested_end, depth + 1, fields)?;
                     }
@@ -158,7 +196,11 @@ impl Shapes {
 }
 
 /// A message and the messages declared in it, by their full names.
-fn collect<'d>(scope: &str, message: &'d DescriptorProto, found: &mut Vec<(String, &'d DescriptorProto)>) {
+fn collect<'d>(
+    scope: &str,
+    message: &'d DescriptorProto,
+    found: &mut Vec<(String, &'d DescriptorProto)>,
+) {
     let name = format!("{scope}.{}", message.name());
     for nested in &message.nested_type {
         collect(&name, nested, found);
@@ -187,16 +229,32 @@ mod tests {
 
     fn store(text: &str, metadata: serde_json::Value) -> Vec<u8> {
         let metadata = metadata.as_object().cloned();
-        let request =
-            StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: text.into(), metadata, ..Default::default() };
+        let request = StoreContextRequest {
+            thread_id: "t".into(),
+            source: "user".into(),
+            text: text.into(),
+            metadata,
+            ..Default::default()
+        };
         pb::StoreContextRequest::from(request).encode_to_vec()
     }
 
     #[test]
     fn nested_values_are_counted_and_texts_are_not_looked_into() {
-        let numbers = count(STORE, &store("x", serde_json::json!({"numbers": vec![1; 1000]})));
+        let numbers = count(
+            STORE,
+            &store("x", serde_json::json!({"numbers": vec![1; 1000]})),
+        );
         assert!((1000..5000).contains(&numbers), "{numbers}");
-        assert!(count(STORE, &store(&"x".repeat(100_000), serde_json::json!({"text": "x".repeat(100_000)}))) < 20);
+        assert!(
+            count(
+                STORE,
+                &store(
+                    &"x".repeat(100_000),
+                    serde_json::json!({"text": "x".repeat(100_000)})
+                )
+            ) < 20
+        );
     }
 
     #[test]
@@ -216,7 +274,10 @@ mod tests {
 
     #[test]
     fn no_change_of_a_byte_and_no_end_is_more_than_malformed() {
-        let message = store("text", serde_json::json!({"a": {"b": [1, "two", {"c": null}]}, "d": 2.5}));
+        let message = store(
+            "text",
+            serde_json::json!({"a": {"b": [1, "two", {"c": null}]}, "d": 2.5}),
+        );
         for at in 0..message.len() {
             count(STORE, &message[..at]);
             let mut changed = message.clone();

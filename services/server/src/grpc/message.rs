@@ -41,15 +41,29 @@ const BYTES_PER_FIELD: usize = 128;
 /// Wraps the body of each gRPC request.
 pub async fn count(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let extensions = request.extensions();
-    let lease = extensions.get::<Who>().map(|who| &who.lease).or_else(|| extensions.get::<Arc<Lease>>());
+    let lease = extensions
+        .get::<Who>()
+        .map(|who| &who.lease)
+        .or_else(|| extensions.get::<Arc<Lease>>());
     let Some(lease) = lease.cloned() else {
-        return wire::status(&Error::internal(NoLease)).into_http::<Body>().into_response();
+        return wire::status(&Error::internal(NoLease))
+            .into_http::<Body>()
+            .into_response();
     };
     let path = request.uri().path().to_owned();
-    let limit = if crate::route::is_guarded(&path) { app.limits.max_message_bytes() } else { PUBLIC_MESSAGE_BYTES };
+    let limit = if crate::route::is_guarded(&path) {
+        app.limits.max_message_bytes()
+    } else {
+        PUBLIC_MESSAGE_BYTES
+    };
     let takes_stream = path.starts_with("/grpc.reflection.");
     let encoding = Encoding::of(request.headers());
-    let rules = Rules { path, limit, takes_stream, encoding };
+    let rules = Rules {
+        path,
+        limit,
+        takes_stream,
+        encoding,
+    };
     request = request.map(|body| messages(body, lease, rules));
     next.run(request).await
 }
@@ -91,7 +105,14 @@ struct Rules {
 
 /// The messages of a request body as tonic reads them: each a prefix and all its bytes.
 fn messages(body: Body, lease: Arc<Lease>, rules: Rules) -> Body {
-    let reader = Reader { body, lease, rules, pace: Pace::default(), input: Bytes::new(), handed_on: 0 };
+    let reader = Reader {
+        body,
+        lease,
+        rules,
+        pace: Pace::default(),
+        input: Bytes::new(),
+        handed_on: 0,
+    };
     let pieces = futures::stream::try_unfold(reader, |mut reader| async move {
         match reader.message().await {
             Ok(message) => Ok(message.map(|message| (message, reader))),
@@ -99,7 +120,11 @@ fn messages(body: Body, lease: Arc<Lease>, rules: Rules) -> Body {
             Err(error) => Err(wire::status(&error)),
         }
     });
-    Body::from_stream(pieces.map_ok(|pieces| futures::stream::iter(pieces.into_iter().map(Ok::<_, tonic::Status>))).try_flatten())
+    Body::from_stream(
+        pieces
+            .map_ok(|pieces| futures::stream::iter(pieces.into_iter().map(Ok::<_, tonic::Status>)))
+            .try_flatten(),
+    )
 }
 
 /// Reads messages off a body.
@@ -118,7 +143,9 @@ impl Reader {
     /// The next message, unpacked: a prefix and the pieces of its data, which tonic takes one by one. `None` at the end.
     async fn message(&mut self) -> Result<Option<Vec<Bytes>>> {
         self.lease.shrink(std::mem::take(&mut self.handed_on));
-        let Some(prefix) = self.prefix().await? else { return Ok(None) };
+        let Some(prefix) = self.prefix().await? else {
+            return Ok(None);
+        };
         let [flag, a, b, c, d] = prefix;
         let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
         if length > self.rules.limit {
@@ -132,12 +159,18 @@ impl Reader {
             pieces.insert(0, Bytes::copy_from_slice(&prefix));
             return Ok(Some(pieces));
         }
-        if !self.rules.takes_stream && (!self.input.is_empty() || self.frame(true).await?.is_some()) {
-            return Err(Error::invalid("request", "the `request` has more than one message; this method takes one"));
+        if !self.rules.takes_stream && (!self.input.is_empty() || self.frame(true).await?.is_some())
+        {
+            return Err(Error::invalid(
+                "request",
+                "the `request` has more than one message; this method takes one",
+            ));
         }
         let length: usize = pieces.iter().map(Bytes::len).sum();
         // What it is decoded to: its strings and bytes once more, and its fields.
-        let decoded = length.saturating_add(fields::count(&self.rules.path, &pieces).saturating_mul(BYTES_PER_FIELD));
+        let decoded = length.saturating_add(
+            fields::count(&self.rules.path, &pieces).saturating_mul(BYTES_PER_FIELD),
+        );
         self.lease.grow(decoded)?;
         if self.rules.takes_stream {
             self.handed_on = length + decoded;
@@ -165,7 +198,8 @@ impl Reader {
                 }
             }
             let taken = self.input.len().min(PREFIX_BYTES - filled);
-            self.input.copy_to_slice(&mut prefix[filled..filled + taken]);
+            self.input
+                .copy_to_slice(&mut prefix[filled..filled + taken]);
             filled += taken;
         }
         // The message is counted from here on.
@@ -194,8 +228,17 @@ impl Reader {
         loop {
             self.lease.grow(UNPACK_BYTES)?;
             let mut piece = Vec::with_capacity(UNPACK_BYTES);
-            let unreadable = |_| Error::invalid("request", "the `request` cannot be read: it is not valid gzip");
-            decoder.by_ref().take(UNPACK_BYTES as u64).read_to_end(&mut piece).map_err(unreadable)?;
+            let unreadable = |_| {
+                Error::invalid(
+                    "request",
+                    "the `request` cannot be read: it is not valid gzip",
+                )
+            };
+            decoder
+                .by_ref()
+                .take(UNPACK_BYTES as u64)
+                .read_to_end(&mut piece)
+                .map_err(unreadable)?;
             unpacked += piece.len();
             if unpacked > self.rules.limit {
                 return Err(too_large("unpacked message", self.rules.limit));
@@ -224,8 +267,12 @@ impl Reader {
                 Poll::Pending if hurry => Poll::Ready(Err(ready!(self.pace.poll_late(cx)))),
                 Poll::Pending => Poll::Pending,
             });
-            let Some(frame) = next.await? else { return Ok(None) };
-            let Ok(data) = frame.map_err(|_| incomplete())?.into_data() else { continue };
+            let Some(frame) = next.await? else {
+                return Ok(None);
+            };
+            let Ok(data) = frame.map_err(|_| incomplete())?.into_data() else {
+                continue;
+            };
             if data.is_empty() {
                 continue;
             }
@@ -237,7 +284,10 @@ impl Reader {
 }
 
 fn incomplete() -> Error {
-    Error::invalid("request", "the `request` ended before its message was complete")
+    Error::invalid(
+        "request",
+        "the `request` ended before its message was complete",
+    )
 }
 
 #[cfg(test)]
@@ -253,7 +303,12 @@ mod tests {
     use crate::memory::{Budget, Payer};
 
     const MIB: usize = 1024 * 1024;
-    const UNARY: Rules = Rules { path: String::new(), limit: 16 * MIB, takes_stream: false, encoding: Encoding::None };
+    const UNARY: Rules = Rules {
+        path: String::new(),
+        limit: 16 * MIB,
+        takes_stream: false,
+        encoding: Encoding::None,
+    };
 
     fn lease() -> (Arc<Budget>, Arc<Lease>) {
         let budget = Arc::new(Budget::new(64 * MIB, 16 * MIB, false));
@@ -273,7 +328,11 @@ mod tests {
     }
 
     /// What tonic gets, or the reason and message it is refused with.
-    async fn read(body: Body, rules: Rules, lease: Arc<Lease>) -> std::result::Result<Vec<u8>, (Reason, String)> {
+    async fn read(
+        body: Body,
+        rules: Rules,
+        lease: Arc<Lease>,
+    ) -> std::result::Result<Vec<u8>, (Reason, String)> {
         match messages(body, lease, rules).collect().await {
             Ok(collected) => Ok(collected.to_bytes().to_vec()),
             Err(error) => {
@@ -284,14 +343,18 @@ mod tests {
                     }
                     cause = source;
                 }
-                let error = context_proto::error_from_status(cause.downcast_ref().expect("a status"));
+                let error =
+                    context_proto::error_from_status(cause.downcast_ref().expect("a status"));
                 Err((error.reason, error.message))
             }
         }
     }
 
     fn pieces(data: Vec<u8>, size: usize) -> Body {
-        let pieces: Vec<_> = data.chunks(size).map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece))).collect();
+        let pieces: Vec<_> = data
+            .chunks(size)
+            .map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece)))
+            .collect();
         Body::from_stream(futures::stream::iter(pieces))
     }
 
@@ -301,11 +364,16 @@ mod tests {
         let framed = framed(0, &data);
         for size in [1, 4, 5, 7, 1000, 65_536, 200_000] {
             let (budget, lease) = lease();
-            let read = read(pieces(framed.clone(), size), UNARY, lease.clone()).await.unwrap();
+            let read = read(pieces(framed.clone(), size), UNARY, lease.clone())
+                .await
+                .unwrap();
             assert!(read == framed, "in pieces of {size}");
             let used = budget.used();
             let frames = framed.len().div_ceil(size) * FRAME_BYTES;
-            assert!((2 * data.len()..2 * data.len() + frames + 100).contains(&used), "{used} for pieces of {size}");
+            assert!(
+                (2 * data.len()..2 * data.len() + frames + 100).contains(&used),
+                "{used} for pieces of {size}"
+            );
             drop(lease);
             assert_eq!(budget.used(), 0);
         }
@@ -315,7 +383,8 @@ mod tests {
     async fn what_is_announced_and_does_not_come_counts_nothing() {
         let (budget, lease) = lease();
         let start = Bytes::from_static(&[0, 0, 64, 0, 0, 7]);
-        let silent = futures::stream::iter([Ok::<_, std::io::Error>(start)]).chain(futures::stream::pending());
+        let silent = futures::stream::iter([Ok::<_, std::io::Error>(start)])
+            .chain(futures::stream::pending());
         let mut body = messages(Body::from_stream(silent), lease, UNARY);
         assert!(futures::FutureExt::now_or_never(body.frame()).is_none());
         assert!(budget.used() < 200, "{}", budget.used());
@@ -325,42 +394,83 @@ mod tests {
     async fn a_unary_method_takes_one_message() {
         let two = [framed(0, b"one"), framed(0, b"two")].concat();
         for size in [1, 8, 9, 100] {
-            let (reason, message) = read(pieces(two.clone(), size), UNARY, lease().1).await.unwrap_err();
+            let (reason, message) = read(pieces(two.clone(), size), UNARY, lease().1)
+                .await
+                .unwrap_err();
             assert_eq!(reason, Reason::InvalidArgument);
             assert!(message.contains("more than one message"), "{message}");
         }
-        let stream = Rules { takes_stream: true, ..UNARY };
+        let stream = Rules {
+            takes_stream: true,
+            ..UNARY
+        };
         let (budget, lease) = lease();
-        assert_eq!(read(pieces(two.clone(), 3), stream, lease.clone()).await.unwrap(), two);
+        assert_eq!(
+            read(pieces(two.clone(), 3), stream, lease.clone())
+                .await
+                .unwrap(),
+            two
+        );
         // What its frames take stays with the stream, like its head.
         let frames = two.len().div_ceil(3) * FRAME_BYTES;
-        assert!(budget.used() <= frames, "a stream gives back what it handed on: {}", budget.used());
+        assert!(
+            budget.used() <= frames,
+            "a stream gives back what it handed on: {}",
+            budget.used()
+        );
     }
 
     #[tokio::test]
     async fn a_compressed_message_is_unpacked_within_the_limit_and_the_budget() {
-        let rules = Rules { encoding: Encoding::Gzip, ..UNARY };
+        let rules = Rules {
+            encoding: Encoding::Gzip,
+            ..UNARY
+        };
         let text = vec![b'x'; 3 * MIB];
-        let read_it = |data: Vec<u8>, lease| read(pieces(framed(1, &gzip(&data)), 1000), rules.clone(), lease);
+        let read_it = |data: Vec<u8>, lease| {
+            read(pieces(framed(1, &gzip(&data)), 1000), rules.clone(), lease)
+        };
         assert!(read_it(text.clone(), lease().1).await.unwrap() == framed(0, &text));
         let (reason, message) = read_it(vec![0; 17 * MIB], lease().1).await.unwrap_err();
-        assert_eq!((reason, message.contains("unpacked")), (Reason::RequestTooLarge, true), "{message}");
+        assert_eq!(
+            (reason, message.contains("unpacked")),
+            (Reason::RequestTooLarge, true),
+            "{message}"
+        );
         let (_, small) = lease();
         small.grow(55 * MIB).unwrap();
-        assert_eq!(read_it(vec![0; 15 * MIB], small).await.unwrap_err().0, Reason::Overloaded);
-        let broken = read(Body::from(framed(1, b"no gzip")), rules, lease().1).await.unwrap_err();
+        assert_eq!(
+            read_it(vec![0; 15 * MIB], small).await.unwrap_err().0,
+            Reason::Overloaded
+        );
+        let broken = read(Body::from(framed(1, b"no gzip")), rules, lease().1)
+            .await
+            .unwrap_err();
         assert_eq!(broken.0, Reason::InvalidArgument);
     }
 
     #[tokio::test]
     async fn a_message_that_is_too_large_or_ends_early_is_refused() {
-        let (reason, _) = read(Body::from(vec![0, 1, 0, 0, 1]), UNARY, lease().1).await.unwrap_err();
+        let (reason, _) = read(Body::from(vec![0, 1, 0, 0, 1]), UNARY, lease().1)
+            .await
+            .unwrap_err();
         assert_eq!(reason, Reason::RequestTooLarge);
         for incomplete in [vec![0, 0], framed(0, b"abc")[..6].to_vec()] {
-            let (reason, message) = read(Body::from(incomplete), UNARY, lease().1).await.unwrap_err();
-            assert_eq!((reason, message.contains("ended before")), (Reason::InvalidArgument, true), "{message}");
+            let (reason, message) = read(Body::from(incomplete), UNARY, lease().1)
+                .await
+                .unwrap_err();
+            assert_eq!(
+                (reason, message.contains("ended before")),
+                (Reason::InvalidArgument, true),
+                "{message}"
+            );
         }
-        assert!(read(Body::empty(), UNARY, lease().1).await.unwrap().is_empty());
+        assert!(
+            read(Body::empty(), UNARY, lease().1)
+                .await
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -372,13 +482,22 @@ mod tests {
             };
             Body::from_stream(futures::stream::unfold((), byte))
         };
-        assert_eq!(read(trickle(), UNARY, lease().1).await.unwrap_err().0, Reason::DeadlineExceeded);
+        assert_eq!(
+            read(trickle(), UNARY, lease().1).await.unwrap_err().0,
+            Reason::DeadlineExceeded
+        );
         let resting = async {
             tokio::time::sleep(std::time::Duration::from_secs(600)).await;
             Ok::<_, std::io::Error>(Bytes::from(framed(0, b"late")))
         };
-        let stream = Rules { takes_stream: true, ..UNARY };
+        let stream = Rules {
+            takes_stream: true,
+            ..UNARY
+        };
         let body = Body::from_stream(futures::stream::once(resting));
-        assert_eq!(read(body, stream, lease().1).await.unwrap(), framed(0, b"late"));
+        assert_eq!(
+            read(body, stream, lease().1).await.unwrap(),
+            framed(0, b"late")
+        );
     }
 }

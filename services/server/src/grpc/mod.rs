@@ -30,7 +30,9 @@ use crate::app::App;
 ///
 /// # Errors
 /// When the descriptors that are compiled in cannot be read: a defect of the build.
-pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_reflection::server::Error> {
+pub async fn router(
+    app: Arc<App>,
+) -> Result<(Router, HealthReporter), tonic_reflection::server::Error> {
     let limit = app.limits.max_message_bytes();
     let contexts = ContextServiceServer::new(contexts::Contexts::new(app.clone()))
         .accept_compressed(CompressionEncoding::Gzip)
@@ -44,9 +46,15 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<ContextServiceServer<contexts::Contexts>>().await;
-    health.set_serving::<ApiKeyServiceServer<contexts::Contexts>>().await;
-    health.set_serving::<ArtifactServiceServer<contexts::Contexts>>().await;
+    health
+        .set_serving::<ContextServiceServer<contexts::Contexts>>()
+        .await;
+    health
+        .set_serving::<ApiKeyServiceServer<contexts::Contexts>>()
+        .await;
+    health
+        .set_serving::<ArtifactServiceServer<contexts::Contexts>>()
+        .await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(context_proto::FILE_DESCRIPTOR_SET)
@@ -72,22 +80,36 @@ pub async fn router(app: Arc<App>) -> Result<(Router, HealthReporter), tonic_ref
 /// Refuses gRPC-Web in base64: every browser that is in use can send the binary form, which is a quarter smaller.
 async fn refuse_text(request: Request, next: Next) -> Response {
     let content_type = request.headers().get(header::CONTENT_TYPE);
-    if content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web-text")) {
-        let sentence = "gRPC-Web is served as application/grpc-web+proto, not as application/grpc-web-text";
-        return crate::wire::status(&Error::new(Reason::UnsupportedMediaType, sentence)).into_http::<Body>().into_response();
+    if content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web-text"))
+    {
+        let sentence =
+            "gRPC-Web is served as application/grpc-web+proto, not as application/grpc-web-text";
+        return crate::wire::status(&Error::new(Reason::UnsupportedMediaType, sentence))
+            .into_http::<Body>()
+            .into_response();
     }
     next.run(request).await
 }
 
 /// Tells health checks that no new work is taken.
 pub async fn set_not_serving(health: &HealthReporter) {
-    health.set_not_serving::<ContextServiceServer<contexts::Contexts>>().await;
-    health.set_not_serving::<ApiKeyServiceServer<contexts::Contexts>>().await;
-    health.set_not_serving::<ArtifactServiceServer<contexts::Contexts>>().await;
-    health.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+    health
+        .set_not_serving::<ContextServiceServer<contexts::Contexts>>()
+        .await;
+    health
+        .set_not_serving::<ApiKeyServiceServer<contexts::Contexts>>()
+        .await;
+    health
+        .set_not_serving::<ArtifactServiceServer<contexts::Contexts>>()
+        .await;
+    health
+        .set_service_status("", tonic_health::ServingStatus::NotServing)
+        .await;
 }
 
 /// The answer for a gRPC method that does not exist.
 pub fn unknown_method() -> Response {
-    Status::unimplemented("there is no such method; server reflection lists the methods").into_http::<Body>().into_response()
+    Status::unimplemented("there is no such method; server reflection lists the methods")
+        .into_http::<Body>()
+        .into_response()
 }

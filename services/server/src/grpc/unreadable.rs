@@ -17,7 +17,10 @@ pub async fn blame_the_caller(request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     match Status::from_header_map(response.headers()) {
         Some(status) if status.code() == Code::Internal && status.details().is_empty() => {
-            let error = Error::invalid("request", format!("the `request` cannot be read: {}", status.message()));
+            let error = Error::invalid(
+                "request",
+                format!("the `request` cannot be read: {}", status.message()),
+            );
             wire::status(&error).into_http::<Body>().into_response()
         }
         _ => response,
@@ -35,22 +38,35 @@ mod tests {
     use super::*;
 
     async fn through(status: fn() -> Status) -> Status {
-        let router = Router::new().route("/", post(move || async move { status().into_http::<Body>() })).layer(from_fn(blame_the_caller));
-        let response = router.oneshot(Request::post("/").body(Body::empty()).unwrap()).await.unwrap();
+        let router = Router::new()
+            .route(
+                "/",
+                post(move || async move { status().into_http::<Body>() }),
+            )
+            .layer(from_fn(blame_the_caller));
+        let response = router
+            .oneshot(Request::post("/").body(Body::empty()).unwrap())
+            .await
+            .unwrap();
         Status::from_header_map(response.headers()).unwrap()
     }
 
     #[tokio::test]
     async fn what_the_codec_cannot_read_is_the_callers_fault() {
-        let status = through(|| Status::internal("failed to decode Protobuf message: invalid varint")).await;
+        let status =
+            through(|| Status::internal("failed to decode Protobuf message: invalid varint")).await;
         assert_eq!(status.code(), Code::InvalidArgument);
         assert!(status.message().ends_with("invalid varint"), "{status}");
-        assert_eq!(context_proto::error_from_status(&status).reason, Reason::InvalidArgument);
+        assert_eq!(
+            context_proto::error_from_status(&status).reason,
+            Reason::InvalidArgument
+        );
     }
 
     #[tokio::test]
     async fn a_defect_stays_a_defect() {
-        let status = through(|| wire::status(&Error::new(Reason::Internal, "internal error"))).await;
+        let status =
+            through(|| wire::status(&Error::new(Reason::Internal, "internal error"))).await;
         assert_eq!(status.code(), Code::Internal);
     }
 }

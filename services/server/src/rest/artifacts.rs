@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use context_model::{
-    CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply, DeleteArtifactRequest, Error, GetArtifactReply, GetArtifactRequest,
-    ListArtifactsReply, ListArtifactsRequest, Operation, SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactBody,
-    UpdateArtifactReply,
+    CreateArtifactReply, CreateArtifactRequest, DeleteArtifactReply, DeleteArtifactRequest, Error,
+    GetArtifactReply, GetArtifactRequest, ListArtifactsReply, ListArtifactsRequest, Operation,
+    SearchArtifactsReply, SearchArtifactsRequest, UpdateArtifactBody, UpdateArtifactReply,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -45,8 +45,11 @@ pub async fn create_artifact(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.create_artifact(who.caller(), request, write);
-    let reply = app.call(&who, Operation::CreateArtifact, Transport::Rest, None, work).await?;
-    let location = HeaderValue::from_str(&format!("/v1/artifacts/{}", reply.id)).map_err(Error::internal)?;
+    let reply = app
+        .call(&who, Operation::CreateArtifact, Transport::Rest, None, work)
+        .await?;
+    let location =
+        HeaderValue::from_str(&format!("/v1/artifacts/{}", reply.id)).map_err(Error::internal)?;
     let tag = etag(reply.version);
     let mut response = json(&who, StatusCode::CREATED, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
@@ -70,7 +73,11 @@ pub async fn create_artifact(
     ),
     responses((status = 200, description = "The artifacts of this page", body = ListArtifactsReply))
 )]
-pub async fn list_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn list_artifacts(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
     let request = ListArtifactsRequest {
         limit: query.integer("limit"),
         offset: query.integer("offset"),
@@ -79,7 +86,9 @@ pub async fn list_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Qu
     };
     query.finish()?;
     let work = app.engine.list_artifacts(who.caller(), request);
-    let reply = app.call(&who, Operation::ListArtifacts, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::ListArtifacts, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -98,7 +107,11 @@ pub async fn list_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Qu
     ),
     responses((status = 200, description = "The artifacts that match", body = SearchArtifactsReply))
 )]
-pub async fn search_artifacts(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn search_artifacts(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
     let request = SearchArtifactsRequest {
         query: query.one("query").unwrap_or_default(),
         limit: query.integer("limit"),
@@ -106,7 +119,15 @@ pub async fn search_artifacts(who: Who, State(app): State<Arc<App>>, mut query: 
     };
     query.finish()?;
     let work = app.engine.search_artifacts(who.caller(), request);
-    let reply = app.call(&who, Operation::SearchArtifacts, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::SearchArtifacts,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -137,15 +158,26 @@ pub async fn get_artifact(
     headers: HeaderMap,
     mut query: Query,
 ) -> Result<Response, Problem> {
-    let request = GetArtifactRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
+    let request = GetArtifactRequest {
+        artifact_id: path.artifact_id,
+        min_revision: query.integer("min_revision"),
+    };
     query.finish()?;
     let work = app.engine.get_artifact(who.caller(), request);
-    let reply = app.call(&who, Operation::GetArtifact, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::GetArtifact, Transport::Rest, None, work)
+        .await?;
     let version = reply.artifact.version;
-    let mut response =
-        if none_match_names(&headers, version) { StatusCode::NOT_MODIFIED.into_response() } else { json(&who, StatusCode::OK, reply)? };
+    let mut response = if none_match_names(&headers, version) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        json(&who, StatusCode::OK, reply)?
+    };
     response.headers_mut().insert(header::ETAG, etag(version));
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("private, no-cache"),
+    );
     Ok(response)
 }
 
@@ -178,7 +210,9 @@ pub async fn update_artifact(
     let mut request = body.for_artifact(path.artifact_id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
     let work = app.engine.update_artifact(who.caller(), request, write);
-    let reply = app.call(&who, Operation::UpdateArtifact, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::UpdateArtifact, Transport::Rest, None, work)
+        .await?;
     let tag = etag(reply.artifact.version);
     let mut response = json(&who, StatusCode::OK, reply)?;
     response.headers_mut().insert(header::ETAG, tag);
@@ -199,13 +233,30 @@ pub async fn update_artifact(
     ),
     responses((status = 200, description = "The artifact is gone", body = DeleteArtifactReply))
 )]
-pub async fn delete_artifact(who: Who, State(app): State<Arc<App>>, path: ArtifactPath, headers: HeaderMap) -> Result<Response, Problem> {
+pub async fn delete_artifact(
+    who: Who,
+    State(app): State<Arc<App>>,
+    path: ArtifactPath,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     if headers.contains_key(header::IF_MATCH) {
         // Ignoring it would delete what the caller meant to protect.
-        return Err(Error::invalid("If-Match", "`If-Match` is not supported by DELETE; leave it out").into());
+        return Err(Error::invalid(
+            "If-Match",
+            "`If-Match` is not supported by DELETE; leave it out",
+        )
+        .into());
     }
-    let work = app.engine.delete_artifact(who.caller(), DeleteArtifactRequest { artifact_id: path.artifact_id }, write);
-    let reply = app.call(&who, Operation::DeleteArtifact, Transport::Rest, None, work).await?;
+    let work = app.engine.delete_artifact(
+        who.caller(),
+        DeleteArtifactRequest {
+            artifact_id: path.artifact_id,
+        },
+        write,
+    );
+    let reply = app
+        .call(&who, Operation::DeleteArtifact, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }

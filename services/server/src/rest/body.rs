@@ -45,14 +45,24 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<App>> for JsonBody<T>
         if body.size_hint().lower() > limit as u64 {
             return Err(too_large("body", limit).into());
         }
-        let bytes = Limited::new(body, limit).collect().await.map_err(|error| body_error(error.as_ref(), limit))?.to_bytes();
+        let bytes = Limited::new(body, limit)
+            .collect()
+            .await
+            .map_err(|error| body_error(error.as_ref(), limit))?
+            .to_bytes();
         let is_large = bytes.len() >= LARGE_BODY_BYTES;
         let decode = move || {
             // Its strings once more, and its values.
             lease.grow(bytes.len().saturating_add(value_bytes(&bytes)))?;
             decode_slice(&bytes)
         };
-        let value = if is_large { tokio::task::spawn_blocking(decode).await.map_err(Error::internal)? } else { decode() };
+        let value = if is_large {
+            tokio::task::spawn_blocking(decode)
+                .await
+                .map_err(Error::internal)?
+        } else {
+            decode()
+        };
         Ok(Self(value?))
     }
 }
@@ -75,18 +85,31 @@ fn value_bytes(json: &[u8]) -> usize {
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), Error> {
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        return Err(Error::new(Reason::UnsupportedMediaType, "the body is compressed; send it without `Content-Encoding`"));
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|encoding| encoding != "identity")
+    {
+        return Err(Error::new(
+            Reason::UnsupportedMediaType,
+            "the body is compressed; send it without `Content-Encoding`",
+        ));
     }
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let given = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim();
     let json = essence.eq_ignore_ascii_case("application/json")
-        || (essence.to_ascii_lowercase().starts_with("application/") && essence.to_ascii_lowercase().ends_with("+json"));
+        || (essence.to_ascii_lowercase().starts_with("application/")
+            && essence.to_ascii_lowercase().ends_with("+json"));
     if json {
         return Ok(());
     }
     // Browsers send other types across origins without asking first.
-    Err(Error::new(Reason::UnsupportedMediaType, "the body must be JSON with `Content-Type: application/json`"))
+    Err(Error::new(
+        Reason::UnsupportedMediaType,
+        "the body must be JSON with `Content-Type: application/json`",
+    ))
 }
 
 fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error {
@@ -107,7 +130,11 @@ fn body_error(error: &(dyn std::error::Error + 'static), limit: usize) -> Error 
 ///
 /// # Errors
 /// `OVERLOADED` when there is no memory for it.
-pub fn json<T: Serialize + Send + 'static>(who: &Who, status: StatusCode, value: T) -> Result<Response, Problem> {
+pub fn json<T: Serialize + Send + 'static>(
+    who: &Who,
+    status: StatusCode,
+    value: T,
+) -> Result<Response, Problem> {
     let mut whole = Bounded(Vec::with_capacity(FIRST_BYTES));
     // What was loaded for it is counted already, and tells when it need not be tried.
     let is_small = who.lease.bytes() <= LARGE_REPLY_BYTES;
@@ -124,7 +151,10 @@ pub fn json<T: Serialize + Send + 'static>(who: &Who, status: StatusCode, value:
         }
     };
     let mut response = (status, body).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     Ok(response)
 }
 
@@ -149,8 +179,13 @@ impl Write for Bounded {
 fn written_as_sent<T: Serialize + Send + 'static>(value: T) -> Body {
     let (sender, receiver) = mpsc::channel(PIECES);
     tokio::task::spawn_blocking(move || {
-        let mut writer = Pieces { piece: Vec::with_capacity(PIECE_BYTES), sender };
-        let written = serde_json::to_writer(&mut writer, &value).map_err(io::Error::from).and_then(|()| writer.flush());
+        let mut writer = Pieces {
+            piece: Vec::with_capacity(PIECE_BYTES),
+            sender,
+        };
+        let written = serde_json::to_writer(&mut writer, &value)
+            .map_err(io::Error::from)
+            .and_then(|()| writer.flush());
         if let Err(error) = written
             && !writer.sender.is_closed()
         {
@@ -183,7 +218,9 @@ impl Write for Pieces {
             return Ok(());
         }
         let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
-        self.sender.blocking_send(Ok(Bytes::from(piece))).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.sender
+            .blocking_send(Ok(Bytes::from(piece)))
+            .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 

@@ -31,9 +31,16 @@ pub enum IfMatch {
 /// # Errors
 /// `INVALID_ARGUMENT` when it is malformed or names several tags.
 pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
-    let malformed = || Error::invalid("If-Match", "`If-Match` must be one version in quotes, as the `ETag` has it, such as \"3\", or *");
+    let malformed = || {
+        Error::invalid(
+            "If-Match",
+            "`If-Match` must be one version in quotes, as the `ETag` has it, such as \"3\", or *",
+        )
+    };
     let mut values = headers.get_all(header::IF_MATCH).iter();
-    let Some(value) = values.next() else { return Ok(IfMatch::Absent) };
+    let Some(value) = values.next() else {
+        return Ok(IfMatch::Absent);
+    };
     if values.next().is_some() {
         return Err(malformed());
     }
@@ -42,9 +49,13 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
         return Ok(IfMatch::Any);
     }
     // If-Match compares strongly: a weak tag never matches.
-    let (weak, tag) = text.strip_prefix("W/").map_or((false, text), |tag| (true, tag));
+    let (weak, tag) = text
+        .strip_prefix("W/")
+        .map_or((false, text), |tag| (true, tag));
     let tag = opaque(tag).ok_or_else(malformed)?;
-    Ok(version(tag).filter(|_| !weak).map_or(IfMatch::Nothing, IfMatch::Version))
+    Ok(version(tag)
+        .filter(|_| !weak)
+        .map_or(IfMatch::Nothing, IfMatch::Version))
 }
 
 /// The version a change is based on: of `If-Match`, or as the body names it, which must agree.
@@ -55,10 +66,16 @@ pub fn if_match(headers: &HeaderMap) -> Result<IfMatch> {
 pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Option<i64>> {
     match if_match(headers)? {
         IfMatch::Absent | IfMatch::Any => Ok(given),
-        IfMatch::Version(version) if given.is_none_or(|given| given == version) => Ok(Some(version)),
-        IfMatch::Version(_) => Err(Error::invalid("expected_version", "`expected_version` and `If-Match` name different versions")),
+        IfMatch::Version(version) if given.is_none_or(|given| given == version) => {
+            Ok(Some(version))
+        }
+        IfMatch::Version(_) => Err(Error::invalid(
+            "expected_version",
+            "`expected_version` and `If-Match` name different versions",
+        )),
         IfMatch::Nothing => {
-            let sentence = "`If-Match` names no version an entry can have; use the `ETag` of a GET, or *";
+            let sentence =
+                "`If-Match` names no version an entry can have; use the `ETag` of a GET, or *";
             Err(Error::new(Reason::VersionMismatch, sentence))
         }
     }
@@ -68,14 +85,22 @@ pub fn expected_version(headers: &HeaderMap, given: Option<i64>) -> Result<Optio
 /// malformed header names nothing: the full reply is never wrong.
 #[must_use]
 pub fn none_match_names(headers: &HeaderMap, current: i64) -> bool {
-    headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|tag| {
-        let tag = tag.trim();
-        tag == "*" || opaque(tag.strip_prefix("W/").unwrap_or(tag)).and_then(version) == Some(current)
-    })
+    headers
+        .get_all(header::IF_NONE_MATCH)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|tag| {
+            let tag = tag.trim();
+            tag == "*"
+                || opaque(tag.strip_prefix("W/").unwrap_or(tag)).and_then(version) == Some(current)
+        })
 }
 
 fn opaque(tag: &str) -> Option<&str> {
-    tag.strip_prefix('"')?.strip_suffix('"').filter(|tag| !tag.contains('"'))
+    tag.strip_prefix('"')?
+        .strip_suffix('"')
+        .filter(|tag| !tag.contains('"'))
 }
 
 /// Only the one spelling that [`etag`] writes.
@@ -90,11 +115,17 @@ fn version(tag: &str) -> Option<i64> {
 /// `INVALID_ARGUMENT` unless it is 1 to 255 visible ASCII characters, once.
 pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let visible = (1..=255).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
+    let Some(value) = values.next() else {
+        return Ok(None);
+    };
+    let visible =
+        (1..=255).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
     match value.to_str() {
         Ok(key) if visible && values.next().is_none() => Ok(Some(key.to_owned())),
-        _ => Err(Error::invalid(IDEMPOTENCY_KEY, "`idempotency-key` must be given once, with 1 to 255 visible ASCII characters")),
+        _ => Err(Error::invalid(
+            IDEMPOTENCY_KEY,
+            "`idempotency-key` must be given once, with 1 to 255 visible ASCII characters",
+        )),
     }
 }
 
@@ -103,7 +134,10 @@ mod tests {
     use super::*;
 
     fn headers(name: &'static str, value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(http::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())])
+        HeaderMap::from_iter([(
+            http::HeaderName::from_static(name),
+            HeaderValue::from_str(value).unwrap(),
+        )])
     }
 
     #[test]
@@ -121,19 +155,33 @@ mod tests {
     #[test]
     fn if_none_match_compares_weakly() {
         for naming in ["\"3\"", "W/\"3\"", "\"1\", \"3\"", "*"] {
-            assert!(none_match_names(&headers("if-none-match", naming), 3), "{naming}");
+            assert!(
+                none_match_names(&headers("if-none-match", naming), 3),
+                "{naming}"
+            );
         }
         for other in ["\"2\"", "3", ""] {
-            assert!(!none_match_names(&headers("if-none-match", other), 3), "{other}");
+            assert!(
+                !none_match_names(&headers("if-none-match", other), 3),
+                "{other}"
+            );
         }
     }
 
     #[test]
     fn an_idempotency_key_is_short_and_visible() {
-        assert_eq!(idempotency_key(&headers(IDEMPOTENCY_KEY, "a-1")).unwrap().as_deref(), Some("a-1"));
+        assert_eq!(
+            idempotency_key(&headers(IDEMPOTENCY_KEY, "a-1"))
+                .unwrap()
+                .as_deref(),
+            Some("a-1")
+        );
         assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);
         for bad in ["", "a b", &"x".repeat(256)] {
-            assert!(idempotency_key(&headers(IDEMPOTENCY_KEY, bad)).is_err(), "{bad}");
+            assert!(
+                idempotency_key(&headers(IDEMPOTENCY_KEY, bad)).is_err(),
+                "{bad}"
+            );
         }
     }
 }

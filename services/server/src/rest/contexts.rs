@@ -6,9 +6,10 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use context_engine::WriteContext;
 use context_model::{
-    BatchReply, DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply, DeleteContextRequest, Entry, Error,
-    GetContextByIdsReply, GetContextByIdsRequest, Operation, StoreContextBatchRequest, StoreContextReply, StoreContextRequest,
-    UpdateContextBatchRequest, UpdateContextBody, UpdateContextReply,
+    BatchReply, DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply,
+    DeleteContextRequest, Entry, Error, GetContextByIdsReply, GetContextByIdsRequest, Operation,
+    StoreContextBatchRequest, StoreContextReply, StoreContextRequest, UpdateContextBatchRequest,
+    UpdateContextBody, UpdateContextReply,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -21,7 +22,9 @@ use crate::authenticate::Who;
 use crate::transport::Transport;
 
 pub(super) fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> {
-    Ok(WriteContext { idempotency_key: idempotency_key(headers)? })
+    Ok(WriteContext {
+        idempotency_key: idempotency_key(headers)?,
+    })
 }
 
 /// Store an entry
@@ -54,9 +57,16 @@ pub async fn store_context(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.store_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::StoreContext, Transport::Rest, None, work).await?;
-    let status = if reply.duplicate { StatusCode::OK } else { StatusCode::CREATED };
-    let location = HeaderValue::from_str(&format!("/v1/contexts/{}", reply.context_id)).map_err(Error::internal)?;
+    let reply = app
+        .call(&who, Operation::StoreContext, Transport::Rest, None, work)
+        .await?;
+    let status = if reply.duplicate {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
+    let location = HeaderValue::from_str(&format!("/v1/contexts/{}", reply.context_id))
+        .map_err(Error::internal)?;
     let tag = etag(reply.version);
     let mut response = json(&who, status, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
@@ -90,7 +100,15 @@ pub async fn store_context_batch(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.store_context_batch(who.caller(), request, write);
-    let reply = app.call(&who, Operation::StoreContextBatch, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::StoreContextBatch,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -125,9 +143,20 @@ pub async fn get_context(
     query.finish()?;
     let work = async {
         let mut reply = app.engine.get_context_by_ids(who.caller(), request).await?;
-        reply.result.pop().ok_or_else(|| Error::context_not_found(id))
+        reply
+            .result
+            .pop()
+            .ok_or_else(|| Error::context_not_found(id))
     };
-    let entry = app.call(&who, Operation::GetContextByIds, Transport::Rest, None, work).await?;
+    let entry = app
+        .call(
+            &who,
+            Operation::GetContextByIds,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     let tag = etag(entry.version);
     let mut response = if none_match_names(&headers, entry.version) {
         StatusCode::NOT_MODIFIED.into_response()
@@ -135,7 +164,10 @@ pub async fn get_context(
         json(&who, StatusCode::OK, entry)?
     };
     response.headers_mut().insert(header::ETAG, tag);
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("private, no-cache"),
+    );
     Ok(response)
 }
 
@@ -155,17 +187,33 @@ pub async fn get_context(
     ),
     responses((status = 200, description = "The entries that exist", body = GetContextByIdsReply))
 )]
-pub async fn get_context_by_ids(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn get_context_by_ids(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
     let ids = query.integers("ids");
     let request = get_request(ids, &mut query);
     query.finish()?;
     let work = app.engine.get_context_by_ids(who.caller(), request);
-    let reply = app.call(&who, Operation::GetContextByIds, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::GetContextByIds,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
 fn get_request(context_ids: Vec<i64>, query: &mut Query) -> GetContextByIdsRequest {
-    GetContextByIdsRequest { context_ids, include_images: query.boolean("include_images"), min_revision: query.integer("min_revision") }
+    GetContextByIdsRequest {
+        context_ids,
+        include_images: query.boolean("include_images"),
+        min_revision: query.integer("min_revision"),
+    }
 }
 
 /// Change an entry
@@ -200,7 +248,9 @@ pub async fn update_context(
     let mut request = body.for_context(id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
     let work = app.engine.update_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::UpdateContext, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::UpdateContext, Transport::Rest, None, work)
+        .await?;
     let tag = etag(reply.version);
     let mut response = json(&who, StatusCode::OK, reply)?;
     response.headers_mut().insert(header::ETAG, tag);
@@ -231,8 +281,18 @@ pub async fn update_context_batch(
     JsonBody(request): JsonBody<UpdateContextBatchRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.update_context_batch(who.caller(), request, write);
-    let reply = app.call(&who, Operation::UpdateContextBatch, Transport::Rest, None, work).await?;
+    let work = app
+        .engine
+        .update_context_batch(who.caller(), request, write);
+    let reply = app
+        .call(
+            &who,
+            Operation::UpdateContextBatch,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -259,11 +319,20 @@ pub async fn delete_context_by_id(
     let write = write_context(&headers)?;
     if headers.contains_key(header::IF_MATCH) {
         // Ignoring it would delete what the caller meant to protect.
-        return Err(Error::invalid("If-Match", "`If-Match` is not supported by DELETE; leave it out").into());
+        return Err(Error::invalid(
+            "If-Match",
+            "`If-Match` is not supported by DELETE; leave it out",
+        )
+        .into());
     }
-    let request = DeleteContextRequest { context_ids: Some(vec![id]), thread_id: None };
+    let request = DeleteContextRequest {
+        context_ids: Some(vec![id]),
+        thread_id: None,
+    };
     let work = app.engine.delete_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::DeleteContext, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::DeleteContext, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -287,7 +356,9 @@ pub async fn delete_context(
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
     let work = app.engine.delete_context(who.caller(), request, write);
-    let reply = app.call(&who, Operation::DeleteContext, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::DeleteContext, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -310,7 +381,17 @@ pub async fn delete_context_batch(
     JsonBody(request): JsonBody<DeleteContextBatchRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.delete_context_batch(who.caller(), request, write);
-    let reply = app.call(&who, Operation::DeleteContextBatch, Transport::Rest, None, work).await?;
+    let work = app
+        .engine
+        .delete_context_batch(who.caller(), request, write);
+    let reply = app
+        .call(
+            &who,
+            Operation::DeleteContextBatch,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }

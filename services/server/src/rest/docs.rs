@@ -15,8 +15,13 @@ use super::{Problem, openapi};
 use crate::app::App;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().into());
-static SETTINGS: LazyLock<Arc<Config<'static>>> =
-    LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true).display_request_duration(true)));
+static SETTINGS: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
+    Arc::new(
+        Config::from("/openapi.json")
+            .try_it_out_enabled(true)
+            .display_request_duration(true),
+    )
+});
 
 /// `/openapi.json` and `/docs`.
 pub fn routes() -> Router<Arc<App>> {
@@ -28,13 +33,21 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 async fn document() -> Response {
-    ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], DOCUMENT.clone()).into_response()
+    (
+        [(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )],
+        DOCUMENT.clone(),
+    )
+        .into_response()
 }
 
 async fn page(Path(file): Path<String>) -> Result<Response, Problem> {
     match utoipa_swagger_ui::serve(&file, SETTINGS.clone()) {
         Ok(Some(file)) => {
-            let kind = HeaderValue::from_str(&file.content_type).unwrap_or(HeaderValue::from_static("application/octet-stream"));
+            let kind = HeaderValue::from_str(&file.content_type)
+                .unwrap_or(HeaderValue::from_static("application/octet-stream"));
             Ok(([(header::CONTENT_TYPE, kind)], file.bytes.into_owned()).into_response())
         }
         Ok(None) => Err(Error::new(Reason::NotFound, "there is no such page; see /docs").into()),

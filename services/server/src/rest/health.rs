@@ -23,7 +23,10 @@ pub struct Health {
     version: &'static str,
 }
 
-const OK: Health = Health { status: "ok", version: env!("CARGO_PKG_VERSION") };
+const OK: Health = Health {
+    status: "ok",
+    version: env!("CARGO_PKG_VERSION"),
+};
 
 /// Tell that the process lives
 ///
@@ -55,8 +58,14 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, P
     match tokio::time::timeout(limit, app.engine.check()).await {
         Ok(Ok(())) => Ok(axum::Json(OK)),
         // Whatever the cause, whoever balances load understands 503.
-        Ok(Err(error)) => Err(Error::new(Reason::StoreUnavailable, error.message.clone()).with_source(error).into()),
-        Err(_) => Err(Error::new(Reason::StoreUnavailable, "the database did not answer within two seconds").into()),
+        Ok(Err(error)) => Err(Error::new(Reason::StoreUnavailable, error.message.clone())
+            .with_source(error)
+            .into()),
+        Err(_) => Err(Error::new(
+            Reason::StoreUnavailable,
+            "the database did not answer within two seconds",
+        )
+        .into()),
     }
 }
 
@@ -72,13 +81,24 @@ pub async fn readyz(State(app): State<Arc<App>>) -> Result<axum::Json<Health>, P
 )]
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     let limit = std::time::Duration::from_secs(1);
-    let statistics = tokio::time::timeout(limit, app.engine.get_statistics(&Caller::local(), None)).await;
-    let store = statistics.ok().and_then(Result::ok).and_then(|statistics| statistics.connection_metrics);
-    app.metrics.body_bytes.set(i64::try_from(app.budget.used()).unwrap_or(i64::MAX));
+    let statistics =
+        tokio::time::timeout(limit, app.engine.get_statistics(&Caller::local(), None)).await;
+    let store = statistics
+        .ok()
+        .and_then(Result::ok)
+        .and_then(|statistics| statistics.connection_metrics);
+    app.metrics
+        .body_bytes
+        .set(i64::try_from(app.budget.used()).unwrap_or(i64::MAX));
     if let Some(authenticator) = &app.authenticator {
-        app.metrics.key_verifications.set(i64::try_from(authenticator.verifications()).unwrap_or(i64::MAX));
+        app.metrics
+            .key_verifications
+            .set(i64::try_from(authenticator.verifications()).unwrap_or(i64::MAX));
     }
     let mut response = (StatusCode::OK, app.metrics.render(store.as_ref())).into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(crate::metrics::CONTENT_TYPE));
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(crate::metrics::CONTENT_TYPE),
+    );
     response
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use context_model::{ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply, Operation, UpdateApiKeyBody};
+use context_model::{
+    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply,
+    Operation, UpdateApiKeyBody,
+};
 use http::{HeaderValue, StatusCode, header};
 
 use super::Problem;
@@ -33,8 +36,11 @@ pub async fn create_api_key(
     JsonBody(request): JsonBody<CreateApiKeyRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.create_api_key(who.caller(), request);
-    let reply = app.call(&who, Operation::CreateApiKey, Transport::Rest, None, work).await?;
-    let location = HeaderValue::from_str(&format!("/v1/api-keys/{}", reply.api_key.id)).map_err(Error::internal)?;
+    let reply = app
+        .call(&who, Operation::CreateApiKey, Transport::Rest, None, work)
+        .await?;
+    let location = HeaderValue::from_str(&format!("/v1/api-keys/{}", reply.api_key.id))
+        .map_err(Error::internal)?;
     let mut response = json(&who, StatusCode::CREATED, reply)?;
     response.headers_mut().insert(header::LOCATION, location);
     Ok(response)
@@ -52,7 +58,9 @@ pub async fn create_api_key(
 )]
 pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Response, Problem> {
     let work = app.engine.list_api_keys(who.caller());
-    let reply = app.call(&who, Operation::ListApiKeys, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::ListApiKeys, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -67,9 +75,17 @@ pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Resp
     params(("key_id" = String, Path, description = "The key's id.")),
     responses((status = 200, description = "The key", body = ApiKey))
 )]
-pub async fn get_api_key(who: Who, State(app): State<Arc<App>>, KeyPath(key_id): KeyPath) -> Result<Response, Problem> {
-    let work = app.engine.get_api_key(who.caller(), ApiKeyRequest { key_id });
-    let reply = app.call(&who, Operation::GetApiKey, Transport::Rest, None, work).await?;
+pub async fn get_api_key(
+    who: Who,
+    State(app): State<Arc<App>>,
+    KeyPath(key_id): KeyPath,
+) -> Result<Response, Problem> {
+    let work = app
+        .engine
+        .get_api_key(who.caller(), ApiKeyRequest { key_id });
+    let reply = app
+        .call(&who, Operation::GetApiKey, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -91,8 +107,12 @@ pub async fn update_api_key(
     KeyPath(key_id): KeyPath,
     JsonBody(body): JsonBody<UpdateApiKeyBody>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.update_api_key(who.caller(), body.for_key(key_id));
-    let reply = app.call(&who, Operation::UpdateApiKey, Transport::Rest, None, work).await?;
+    let work = app
+        .engine
+        .update_api_key(who.caller(), body.for_key(key_id));
+    let reply = app
+        .call(&who, Operation::UpdateApiKey, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -107,8 +127,22 @@ pub async fn update_api_key(
     params(("key_id" = String, Path, description = "The key's id.")),
     responses((status = 200, description = "The key, which works no more", body = ApiKey))
 )]
-pub async fn deactivate_api_key(who: Who, State(app): State<Arc<App>>, KeyPath(key_id): KeyPath) -> Result<Response, Problem> {
-    let work = app.engine.deactivate_api_key(who.caller(), ApiKeyRequest { key_id });
-    let reply = app.call(&who, Operation::DeactivateApiKey, Transport::Rest, None, work).await?;
+pub async fn deactivate_api_key(
+    who: Who,
+    State(app): State<Arc<App>>,
+    KeyPath(key_id): KeyPath,
+) -> Result<Response, Problem> {
+    let work = app
+        .engine
+        .deactivate_api_key(who.caller(), ApiKeyRequest { key_id });
+    let reply = app
+        .call(
+            &who,
+            Operation::DeactivateApiKey,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }

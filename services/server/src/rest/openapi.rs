@@ -47,30 +47,62 @@ pub fn document() -> String {
 /// With authentication on, operations need a key; without it, they need none. Health and metrics never do.
 fn add_keys(api: &mut OpenApi) {
     const NAME: &str = "api_key";
-    let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some("An API key, when the service runs with AUTH=keys"));
-    api.components.get_or_insert_default().add_security_scheme(NAME, SecurityScheme::Http(scheme.build()));
-    for (_, item) in api.paths.paths.iter_mut().filter(|(path, _)| path.starts_with("/v1/")) {
-        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+    let scheme = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("An API key, when the service runs with AUTH=keys"));
+    api.components
+        .get_or_insert_default()
+        .add_security_scheme(NAME, SecurityScheme::Http(scheme.build()));
+    for (_, item) in api
+        .paths
+        .paths
+        .iter_mut()
+        .filter(|(path, _)| path.starts_with("/v1/"))
+    {
+        let operations = [
+            &mut item.get,
+            &mut item.post,
+            &mut item.patch,
+            &mut item.delete,
+        ];
         for operation in operations.into_iter().flatten() {
             let none: [&str; 0] = [];
-            operation.security = Some(vec![SecurityRequirement::default(), SecurityRequirement::new(NAME, none)]);
+            operation.security = Some(vec![
+                SecurityRequirement::default(),
+                SecurityRequirement::new(NAME, none),
+            ]);
         }
     }
 }
 
 /// Every operation can fail, and always in the same form.
 fn add_problems(api: &mut OpenApi) {
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    let problem: Response = ResponseBuilder::new().description("A failure; `reason` says which").content(MEDIA_TYPE, content).build();
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Problem")))
+        .build();
+    let problem: Response = ResponseBuilder::new()
+        .description("A failure; `reason` says which")
+        .content(MEDIA_TYPE, content)
+        .build();
     let components = api.components.get_or_insert_default();
     let mut schemas = vec![("Problem".to_owned(), ProblemBody::schema())];
     ProblemBody::schemas(&mut schemas);
     components.schemas.extend(schemas);
-    components.responses.insert("Problem".to_owned(), RefOr::T(problem));
+    components
+        .responses
+        .insert("Problem".to_owned(), RefOr::T(problem));
     for item in api.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.post, &mut item.patch, &mut item.delete];
+        let operations = [
+            &mut item.get,
+            &mut item.post,
+            &mut item.patch,
+            &mut item.delete,
+        ];
         for operation in operations.into_iter().flatten() {
-            operation.responses.responses.insert("default".to_owned(), RefOr::Ref(Ref::from_response_name("Problem")));
+            operation.responses.responses.insert(
+                "default".to_owned(),
+                RefOr::Ref(Ref::from_response_name("Problem")),
+            );
         }
     }
 }

@@ -25,12 +25,21 @@ use crate::transport::Transport;
     params(ListThreadsRequest),
     responses((status = 200, description = "The threads", body = ListThreadsReply))
 )]
-pub async fn list_threads(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
-    let request =
-        ListThreadsRequest { limit: query.integer("limit"), offset: query.integer("offset"), min_revision: query.integer("min_revision") };
+pub async fn list_threads(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
+    let request = ListThreadsRequest {
+        limit: query.integer("limit"),
+        offset: query.integer("offset"),
+        min_revision: query.integer("min_revision"),
+    };
     query.finish()?;
     let work = app.engine.list_threads(who.caller(), request);
-    let reply = app.call(&who, Operation::ListThreads, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::ListThreads, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -46,10 +55,16 @@ pub async fn list_threads(who: Who, State(app): State<Arc<App>>, mut query: Quer
     params(("min_revision" = Option<i64>, Query, description = "Read a state at or after this revision of an earlier reply.", minimum = 0)),
     responses((status = 200, description = "The statistics", body = Statistics))
 )]
-pub async fn get_statistics(who: Who, State(app): State<Arc<App>>, mut query: Query) -> Result<Response, Problem> {
+pub async fn get_statistics(
+    who: Who,
+    State(app): State<Arc<App>>,
+    mut query: Query,
+) -> Result<Response, Problem> {
     let min_revision = query.integer("min_revision");
     query.finish()?;
     let work = app.engine.get_statistics(who.caller(), min_revision);
-    let statistics = app.call(&who, Operation::GetStatistics, Transport::Rest, None, work).await?;
+    let statistics = app
+        .call(&who, Operation::GetStatistics, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, statistics)
 }

@@ -26,10 +26,14 @@ impl IntoResponse for Problem {
         let mut response = wire::codes(self.0.reason).1.into_response();
         if let Some(after) = self.0.retry_after {
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if self.0.reason == Reason::Unauthenticated {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response.extensions_mut().insert(Failure(self.0));
         response
@@ -42,13 +46,19 @@ struct Failure(Error);
 impl Problem {
     /// Logs a failure and gives it its body. Any other response stays as it is.
     pub(crate) fn render(mut response: Response, request_id: &HeaderValue) -> Response {
-        let Some(Failure(error)) = response.extensions_mut().remove() else { return response };
+        let Some(Failure(error)) = response.extensions_mut().remove() else {
+            return response;
+        };
         wire::log(&error);
         let (mut parts, _) = response.into_parts();
         let body = ProblemBody::new(&error, request_id.to_str().unwrap_or_default());
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+        parts
+            .headers
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        parts
+            .headers
+            .insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
         Response::from_parts(parts, Body::from(body))
     }
 }
@@ -83,7 +93,10 @@ pub struct ProblemBody {
 impl ProblemBody {
     fn new(error: &Error, request_id: &str) -> Self {
         Self {
-            kind: format!("urn:context-service:{}", error.reason.as_str().to_ascii_lowercase().replace('_', "-")),
+            kind: format!(
+                "urn:context-service:{}",
+                error.reason.as_str().to_ascii_lowercase().replace('_', "-")
+            ),
             title: wire::title(error.reason),
             status: wire::codes(error.reason).1.as_u16(),
             detail: error.message.clone(),

@@ -24,15 +24,29 @@ impl<S: Sync> FromRequestParts<S> for Query {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let mut violations = Violations::default();
         let mut pairs = Vec::new();
-        for pair in parts.uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        for pair in parts
+            .uri
+            .query()
+            .unwrap_or_default()
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+        {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             match (percent_decode(name), percent_decode(value)) {
-                (Some(name), Some(value)) if pairs.len() < MAX_PAIRS => pairs.push((name.into_owned(), value.into_owned())),
+                (Some(name), Some(value)) if pairs.len() < MAX_PAIRS => {
+                    pairs.push((name.into_owned(), value.into_owned()))
+                }
                 (Some(_), Some(_)) => {
-                    violations.push("query", format!("`query` has more than {MAX_PAIRS} parameters"));
+                    violations.push(
+                        "query",
+                        format!("`query` has more than {MAX_PAIRS} parameters"),
+                    );
                     break;
                 }
-                _ => violations.push("query", "`query` holds a percent sign without two hexadecimal digits, or is not UTF-8"),
+                _ => violations.push(
+                    "query",
+                    "`query` holds a percent sign without two hexadecimal digits, or is not UTF-8",
+                ),
             }
         }
         Ok(Self { pairs, violations })
@@ -42,7 +56,10 @@ impl<S: Sync> FromRequestParts<S> for Query {
 impl Query {
     /// Every value of a parameter, in order.
     pub fn all(&mut self, name: &str) -> Vec<String> {
-        self.pairs.extract_if(.., |(n, _)| n == name).map(|(_, value)| value).collect()
+        self.pairs
+            .extract_if(.., |(n, _)| n == name)
+            .map(|(_, value)| value)
+            .collect()
     }
 
     /// The one value of a parameter.
@@ -50,7 +67,8 @@ impl Query {
         let mut values = self.all(name).into_iter();
         let first = values.next();
         if values.next().is_some() {
-            self.violations.push(name, format!("`{name}` is given more than once"));
+            self.violations
+                .push(name, format!("`{name}` is given more than once"));
         }
         first
     }
@@ -60,7 +78,10 @@ impl Query {
         let text = self.one(name)?;
         let number = text.parse().ok();
         if number.is_none() {
-            self.violations.push(name, format!("`{name}` is `{}`; it must be an integer", start(&text)));
+            self.violations.push(
+                name,
+                format!("`{name}` is `{}`; it must be an integer", start(&text)),
+            );
         }
         number
     }
@@ -71,7 +92,10 @@ impl Query {
             "true" => Some(true),
             "false" => Some(false),
             other => {
-                self.violations.push(name, format!("`{name}` is `{}`; it must be true or false", start(other)));
+                self.violations.push(
+                    name,
+                    format!("`{name}` is `{}`; it must be true or false", start(other)),
+                );
                 None
             }
         }
@@ -80,10 +104,22 @@ impl Query {
     /// Integers between commas, the parameter repeated or both.
     pub fn integers(&mut self, name: &str) -> Vec<i64> {
         let mut numbers = Vec::new();
-        for text in self.all(name).iter().flat_map(|list| list.split(',')).map(str::trim).filter(|text| !text.is_empty()) {
+        for text in self
+            .all(name)
+            .iter()
+            .flat_map(|list| list.split(','))
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+        {
             match text.parse() {
                 Ok(number) => numbers.push(number),
-                Err(_) => self.violations.push(name, format!("`{name}` holds `{}`; it must be integers between commas", start(text))),
+                Err(_) => self.violations.push(
+                    name,
+                    format!(
+                        "`{name}` holds `{}`; it must be integers between commas",
+                        start(text)
+                    ),
+                ),
             }
         }
         numbers
@@ -96,7 +132,10 @@ impl Query {
     pub fn finish(mut self) -> Result<(), Error> {
         for (name, _) in self.pairs {
             let name = start(&name);
-            self.violations.push(name.clone(), format!("`{name}` is not a parameter of this route"));
+            self.violations.push(
+                name.clone(),
+                format!("`{name}` is not a parameter of this route"),
+            );
         }
         self.violations.finish(())
     }
@@ -138,12 +177,26 @@ impl<S: Send + Sync> FromRequestParts<S> for ContextId {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let malformed = |given: &str| {
             let given = start(given);
-            Problem::from(Error::invalid("context_id", format!("`context_id` is `{given}`; it must be a positive integer below 2^53")))
+            Problem::from(Error::invalid(
+                "context_id",
+                format!("`context_id` is `{given}`; it must be a positive integer below 2^53"),
+            ))
         };
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| malformed("(not UTF-8)"))?;
-        let text = params.iter().find(|(name, _)| *name == "context_id").map(|(_, value)| value).unwrap_or_default();
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| malformed("(not UTF-8)"))?;
+        let text = params
+            .iter()
+            .find(|(name, _)| *name == "context_id")
+            .map(|(_, value)| value)
+            .unwrap_or_default();
         match text.parse() {
-            Ok(id) if (1..=context_model::Limits::MAX_ID).contains(&id) && text.bytes().all(|b| b.is_ascii_digit()) => Ok(Self(id)),
+            Ok(id)
+                if (1..=context_model::Limits::MAX_ID).contains(&id)
+                    && text.bytes().all(|b| b.is_ascii_digit()) =>
+            {
+                Ok(Self(id))
+            }
             _ => Err(malformed(text)),
         }
     }
@@ -165,8 +218,19 @@ impl ArtifactPath {
     /// `INVALID_ARGUMENT` when it is no integer.
     pub fn version(&self) -> Result<i64, Error> {
         let text = self.version.as_deref().unwrap_or_default();
-        let malformed = || Error::invalid("version", format!("`version` is `{}`; it must be an integer from 1", start(text)));
-        text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit())).ok_or_else(malformed)
+        let malformed = || {
+            Error::invalid(
+                "version",
+                format!(
+                    "`version` is `{}`; it must be an integer from 1",
+                    start(text)
+                ),
+            )
+        };
+        text.parse()
+            .ok()
+            .filter(|_| text.bytes().all(|b| b.is_ascii_digit()))
+            .ok_or_else(malformed)
     }
 }
 
@@ -174,10 +238,25 @@ impl<S: Send + Sync> FromRequestParts<S> for ArtifactPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let refused = |_| Problem::from(Error::invalid("artifact_id", context_model::ArtifactId::FORMAT));
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(refused)?;
-        let part = |wanted: &str| params.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
-        Ok(Self { artifact_id: part("artifact_id").unwrap_or_default(), version: part("version") })
+        let refused = |_| {
+            Problem::from(Error::invalid(
+                "artifact_id",
+                context_model::ArtifactId::FORMAT,
+            ))
+        };
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(refused)?;
+        let part = |wanted: &str| {
+            params
+                .iter()
+                .find(|(name, _)| *name == wanted)
+                .map(|(_, value)| value.to_owned())
+        };
+        Ok(Self {
+            artifact_id: part("artifact_id").unwrap_or_default(),
+            version: part("version"),
+        })
     }
 }
 
@@ -189,8 +268,16 @@ impl<S: Send + Sync> FromRequestParts<S> for KeyPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let refused = |_| Problem::from(Error::invalid("key_id", "`key_id` is not UTF-8"));
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(refused)?;
-        Ok(Self(params.iter().find(|(name, _)| *name == "key_id").map(|(_, value)| value.to_owned()).unwrap_or_default()))
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(refused)?;
+        Ok(Self(
+            params
+                .iter()
+                .find(|(name, _)| *name == "key_id")
+                .map(|(_, value)| value.to_owned())
+                .unwrap_or_default(),
+        ))
     }
 }
 
@@ -199,7 +286,10 @@ mod tests {
     use super::*;
 
     async fn query(text: &str) -> Query {
-        let (mut parts, ()) = http::Request::get(format!("/?{text}")).body(()).unwrap().into_parts();
+        let (mut parts, ()) = http::Request::get(format!("/?{text}"))
+            .body(())
+            .unwrap()
+            .into_parts();
         let Ok(query) = Query::from_request_parts(&mut parts, &()).await;
         query
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use context_model::{
-    FtsSearchContextReply, FtsSearchContextRequest, HybridSearchContextReply, HybridSearchContextRequest, Operation, SearchContextReply,
-    SearchContextRequest, SemanticSearchContextReply, SemanticSearchContextRequest,
+    FtsSearchContextReply, FtsSearchContextRequest, HybridSearchContextReply,
+    HybridSearchContextRequest, Operation, SearchContextReply, SearchContextRequest,
+    SemanticSearchContextReply, SemanticSearchContextRequest,
 };
 use http::StatusCode;
 
@@ -37,7 +38,9 @@ pub async fn search_context(
     JsonBody(request): JsonBody<SearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::SearchContext, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(&who, Operation::SearchContext, Transport::Rest, None, work)
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -58,7 +61,15 @@ pub async fn semantic_search_context(
     JsonBody(request): JsonBody<SemanticSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.semantic_search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::SemanticSearchContext, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::SemanticSearchContext,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -79,7 +90,15 @@ pub async fn fts_search_context(
     JsonBody(request): JsonBody<FtsSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.fts_search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::FtsSearchContext, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::FtsSearchContext,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -101,6 +120,14 @@ pub async fn hybrid_search_context(
     JsonBody(request): JsonBody<HybridSearchContextRequest>,
 ) -> Result<Response, Problem> {
     let work = app.engine.hybrid_search_context(who.caller(), request);
-    let reply = app.call(&who, Operation::HybridSearchContext, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::HybridSearchContext,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use context_model::{
-    DiffArtifactVersionsReply, DiffArtifactVersionsRequest, GetArtifactVersionReply, GetArtifactVersionRequest, ListArtifactVersionsReply,
-    ListArtifactVersionsRequest, Operation, RestoreArtifactVersionReply, RestoreArtifactVersionRequest,
+    DiffArtifactVersionsReply, DiffArtifactVersionsRequest, GetArtifactVersionReply,
+    GetArtifactVersionRequest, ListArtifactVersionsReply, ListArtifactVersionsRequest, Operation,
+    RestoreArtifactVersionReply, RestoreArtifactVersionRequest,
 };
 use http::{HeaderMap, StatusCode, header};
 
@@ -39,10 +40,21 @@ pub async fn list_artifact_versions(
     path: ArtifactPath,
     mut query: Query,
 ) -> Result<Response, Problem> {
-    let request = ListArtifactVersionsRequest { artifact_id: path.artifact_id, min_revision: query.integer("min_revision") };
+    let request = ListArtifactVersionsRequest {
+        artifact_id: path.artifact_id,
+        min_revision: query.integer("min_revision"),
+    };
     query.finish()?;
     let work = app.engine.list_artifact_versions(who.caller(), request);
-    let reply = app.call(&who, Operation::ListArtifactVersions, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::ListArtifactVersions,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -70,9 +82,21 @@ pub async fn get_artifact_version(
     let version_number = path.version()?;
     let min_revision = query.integer("min_revision");
     query.finish()?;
-    let request = GetArtifactVersionRequest { artifact_id: path.artifact_id, version_number, min_revision };
+    let request = GetArtifactVersionRequest {
+        artifact_id: path.artifact_id,
+        version_number,
+        min_revision,
+    };
     let work = app.engine.get_artifact_version(who.caller(), request);
-    let reply = app.call(&who, Operation::GetArtifactVersion, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::GetArtifactVersion,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }
 
@@ -102,9 +126,23 @@ pub async fn restore_artifact_version(
     let write = write_context(&headers)?;
     let version_number = path.version()?;
     let expected_version = expected_version(&headers, None)?;
-    let request = RestoreArtifactVersionRequest { artifact_id: path.artifact_id, version_number, expected_version };
-    let work = app.engine.restore_artifact_version(who.caller(), request, write);
-    let reply = app.call(&who, Operation::RestoreArtifactVersion, Transport::Rest, None, work).await?;
+    let request = RestoreArtifactVersionRequest {
+        artifact_id: path.artifact_id,
+        version_number,
+        expected_version,
+    };
+    let work = app
+        .engine
+        .restore_artifact_version(who.caller(), request, write);
+    let reply = app
+        .call(
+            &who,
+            Operation::RestoreArtifactVersion,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     let tag = etag(reply.current_version);
     let mut response = json(&who, StatusCode::OK, reply)?;
     response.headers_mut().insert(header::ETAG, tag);
@@ -141,6 +179,14 @@ pub async fn diff_artifact_versions(
     };
     query.finish()?;
     let work = app.engine.diff_artifact_versions(who.caller(), request);
-    let reply = app.call(&who, Operation::DiffArtifactVersions, Transport::Rest, None, work).await?;
+    let reply = app
+        .call(
+            &who,
+            Operation::DiffArtifactVersions,
+            Transport::Rest,
+            None,
+            work,
+        )
+        .await?;
     json(&who, StatusCode::OK, reply)
 }

@@ -22,7 +22,11 @@ pub struct Reply {
 
 impl Request {
     pub fn new(method: &str, uri: String) -> Self {
-        Self { builder: http::Request::builder().method(method).uri(uri), body: bytes::Bytes::new(), http2: false }
+        Self {
+            builder: http::Request::builder().method(method).uri(uri),
+            body: bytes::Bytes::new(),
+            http2: false,
+        }
     }
 
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -31,7 +35,8 @@ impl Request {
     }
 
     pub fn json(self, body: &serde_json::Value) -> Self {
-        self.header("content-type", "application/json").body(body.to_string())
+        self.header("content-type", "application/json")
+            .body(body.to_string())
     }
 
     pub fn body(mut self, body: impl Into<bytes::Bytes>) -> Self {
@@ -46,10 +51,18 @@ impl Request {
 
     pub async fn send(self) -> Reply {
         let request = self.builder.body(Full::new(self.body)).expect("a request");
-        let client = Client::builder(TokioExecutor::new()).http2_only(self.http2).set_host(true).build_http();
+        let client = Client::builder(TokioExecutor::new())
+            .http2_only(self.http2)
+            .set_host(true)
+            .build_http();
         let (parts, body) = client.request(request).await.expect("a reply").into_parts();
         let body = body.collect().await.expect("a whole body").to_bytes();
-        Reply { status: parts.status, version: parts.version, headers: parts.headers, body: String::from_utf8_lossy(&body).into_owned() }
+        Reply {
+            status: parts.status,
+            version: parts.version,
+            headers: parts.headers,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        }
     }
 }
 
@@ -59,12 +72,20 @@ impl Reply {
     }
 
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(HeaderValue::to_str).and_then(Result::ok)
+        self.headers
+            .get(name)
+            .map(HeaderValue::to_str)
+            .and_then(Result::ok)
     }
 
     /// The reason of a problem, after checking its form.
     pub fn reason(&self) -> String {
-        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.body);
+        assert_eq!(
+            self.header("content-type"),
+            Some("application/problem+json"),
+            "{}",
+            self.body
+        );
         let problem = self.json();
         assert_eq!(problem["status"], self.status.as_u16());
         assert_eq!(problem["instance"].as_str(), self.header("x-request-id"));

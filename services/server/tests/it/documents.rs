@@ -7,9 +7,14 @@ use context_service::cli::Cli;
 use context_service::{config, document, errors_page};
 
 fn compare(file: &str, printed: &str, command: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(file);
     let committed = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(committed == printed, "{file} is out of date; run\n  cargo run --bin context-service -- {command} > {file}");
+    assert!(
+        committed == printed,
+        "{file} is out of date; run\n  cargo run --bin context-service -- {command} > {file}"
+    );
 }
 
 #[test]
@@ -19,7 +24,11 @@ fn the_openapi_document_is_up_to_date() {
 
 #[test]
 fn the_list_of_settings_is_up_to_date() {
-    compare("docs/configuration.md", &config::configuration_page(&Cli::command()), "config-docs");
+    compare(
+        "docs/configuration.md",
+        &config::configuration_page(&Cli::command()),
+        "config-docs",
+    );
 }
 
 #[test]
@@ -38,9 +47,15 @@ fn every_operation_is_described_and_can_fail() {
             for key in ["operationId", "summary", "description", "tags"] {
                 assert!(operation.get(key).is_some(), "{method} {path} has no {key}");
             }
-            assert!(operation["responses"].get("default").is_some(), "{method} {path} cannot fail");
+            assert!(
+                operation["responses"].get("default").is_some(),
+                "{method} {path} cannot fail"
+            );
             if let Some(body) = operation.get("requestBody") {
-                assert!(body["content"]["application/json"].get("example").is_some(), "{method} {path} has no example");
+                assert!(
+                    body["content"]["application/json"].get("example").is_some(),
+                    "{method} {path} has no example"
+                );
             }
         }
     }

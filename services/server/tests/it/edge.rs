@@ -21,7 +21,11 @@ async fn a_page_under_another_name_does_not_reach_the_service() {
 #[tokio::test(flavor = "multi_thread")]
 async fn browsers_of_other_origins_get_no_permission() {
     let service = Service::start().await;
-    let reply = service.get("/v1/threads").header("origin", "https://app.example").send().await;
+    let reply = service
+        .get("/v1/threads")
+        .header("origin", "https://app.example")
+        .send()
+        .await;
     assert_eq!(reply.header("access-control-allow-origin"), None);
     let preflight = service
         .request("OPTIONS", "/v1/contexts")
@@ -35,11 +39,27 @@ async fn browsers_of_other_origins_get_no_permission() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_allowed_origin_may_call_and_read_the_etag() {
     let service = Service::start_with(&["--cors-origins=https://app.example"]).await;
-    let reply = service.get("/v1/threads").header("origin", "https://app.example").send().await;
-    assert_eq!(reply.header("access-control-allow-origin"), Some("https://app.example"));
-    assert!(reply.header("access-control-expose-headers").unwrap().contains("etag"));
+    let reply = service
+        .get("/v1/threads")
+        .header("origin", "https://app.example")
+        .send()
+        .await;
+    assert_eq!(
+        reply.header("access-control-allow-origin"),
+        Some("https://app.example")
+    );
+    assert!(
+        reply
+            .header("access-control-expose-headers")
+            .unwrap()
+            .contains("etag")
+    );
     assert_eq!(reply.header("access-control-allow-credentials"), None);
-    let other = service.get("/v1/threads").header("origin", "https://evil.example").send().await;
+    let other = service
+        .get("/v1/threads")
+        .header("origin", "https://evil.example")
+        .send()
+        .await;
     assert_eq!(other.header("access-control-allow-origin"), None);
     let preflight = service
         .request("OPTIONS", "/v1/contexts/1")
@@ -49,17 +69,30 @@ async fn an_allowed_origin_may_call_and_read_the_etag() {
         .send()
         .await;
     assert_eq!(preflight.status, 200);
-    assert!(preflight.header("access-control-allow-methods").unwrap().contains("PATCH"));
+    assert!(
+        preflight
+            .header("access-control-allow-methods")
+            .unwrap()
+            .contains("PATCH")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_id_is_kept_when_harmless_and_made_otherwise() {
     let service = Service::start().await;
-    let kept = service.get("/v1/contexts/5").header("x-request-id", "job-17.a_b").send().await;
+    let kept = service
+        .get("/v1/contexts/5")
+        .header("x-request-id", "job-17.a_b")
+        .send()
+        .await;
     assert_eq!(kept.header("x-request-id"), Some("job-17.a_b"));
     assert_eq!(kept.json()["instance"], "job-17.a_b");
     for odd in ["<script>", "a b", &"x".repeat(129)] {
-        let made = service.get("/healthz").header("x-request-id", odd).send().await;
+        let made = service
+            .get("/healthz")
+            .header("x-request-id", odd)
+            .send()
+            .await;
         assert_eq!(made.header("x-request-id").map(str::len), Some(32), "{odd}");
     }
 }
@@ -77,18 +110,45 @@ async fn replies_are_not_sniffed_framed_or_stored() {
 async fn the_explorer_needs_no_other_host() {
     let service = Service::start().await;
     let moved = service.get("/docs").send().await;
-    assert_eq!((moved.status.as_u16(), moved.header("location")), (308, Some("/docs/")));
+    assert_eq!(
+        (moved.status.as_u16(), moved.header("location")),
+        (308, Some("/docs/"))
+    );
     let page = service.get("/docs/").send().await;
     assert_eq!(page.status, 200);
-    assert!(page.header("content-type").unwrap().starts_with("text/html"));
+    assert!(
+        page.header("content-type")
+            .unwrap()
+            .starts_with("text/html")
+    );
     assert!(!page.body.contains("https://"), "{}", page.body);
-    for part in page.body.split('"').filter(|part| part.ends_with(".js") || part.ends_with(".css")) {
-        let file = service.get(&format!("/docs/{}", part.trim_start_matches("./"))).send().await;
+    for part in page
+        .body
+        .split('"')
+        .filter(|part| part.ends_with(".js") || part.ends_with(".css"))
+    {
+        let file = service
+            .get(&format!("/docs/{}", part.trim_start_matches("./")))
+            .send()
+            .await;
         assert_eq!(file.status, 200, "{part}");
     }
-    assert!(service.get("/docs/swagger-initializer.js").send().await.body.contains("/openapi.json"));
-    assert_eq!(service.get("/docs/../../etc/passwd").send().await.status, 404);
-    assert_eq!(service.get("/docs/nothing.js").send().await.reason(), "NOT_FOUND");
+    assert!(
+        service
+            .get("/docs/swagger-initializer.js")
+            .send()
+            .await
+            .body
+            .contains("/openapi.json")
+    );
+    assert_eq!(
+        service.get("/docs/../../etc/passwd").send().await.status,
+        404
+    );
+    assert_eq!(
+        service.get("/docs/nothing.js").send().await.reason(),
+        "NOT_FOUND"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,6 +163,10 @@ async fn metrics_count_operations_by_outcome() {
         "context_requests_in_flight 0",
         "context_store_writes 1",
     ] {
-        assert!(metrics.body.lines().any(|found| found == line), "{line} in\n{}", metrics.body);
+        assert!(
+            metrics.body.lines().any(|found| found == line),
+            "{line} in\n{}",
+            metrics.body
+        );
     }
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use context_proto::error_from_status;
 use context_proto::v1::context_service_client::ContextServiceClient;
-use context_proto::v1::{GetContextByIdsRequest, GetStatisticsRequest, ListThreadsRequest, SearchContextRequest, StoreContextRequest};
+use context_proto::v1::{
+    GetContextByIdsRequest, GetStatisticsRequest, ListThreadsRequest, SearchContextRequest,
+    StoreContextRequest,
+};
 use http::Version;
 use prost::Message as _;
 use tonic::Code;
@@ -16,53 +19,110 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::service::Service;
 
 async fn client(service: &Service) -> ContextServiceClient<Channel> {
-    let channel = Endpoint::from_shared(format!("http://{}", service.address)).unwrap().connect().await.unwrap();
+    let channel = Endpoint::from_shared(format!("http://{}", service.address))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
     ContextServiceClient::new(channel)
 }
 
 fn entry(text: &str) -> StoreContextRequest {
-    StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: text.into(), ..Default::default() }
+    StoreContextRequest {
+        thread_id: "t".into(),
+        source: "user".into(),
+        text: text.into(),
+        ..Default::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_port_serves_rest_and_grpc_with_the_same_entries() {
     let service = Service::start().await;
     let mut client = client(&service).await;
-    let stored = client.store_context(entry("over gRPC")).await.unwrap().into_inner();
-    let rest = service.get(&format!("/v1/contexts/{}", stored.context_id)).send().await;
+    let stored = client
+        .store_context(entry("over gRPC"))
+        .await
+        .unwrap()
+        .into_inner();
+    let rest = service
+        .get(&format!("/v1/contexts/{}", stored.context_id))
+        .send()
+        .await;
     assert_eq!(rest.version, Version::HTTP_11);
     assert_eq!(rest.json()["text_content"], "over gRPC");
     let rest = service.get("/v1/threads").http2().send().await;
-    assert_eq!((rest.version, rest.json()["total_threads"].as_i64()), (Version::HTTP_2, Some(1)));
-    let threads = client.list_threads(ListThreadsRequest::default()).await.unwrap().into_inner();
+    assert_eq!(
+        (rest.version, rest.json()["total_threads"].as_i64()),
+        (Version::HTTP_2, Some(1))
+    );
+    let threads = client
+        .list_threads(ListThreadsRequest::default())
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!(threads.total_threads, 1);
-    assert_eq!(client.get_statistics(GetStatisticsRequest::default()).await.unwrap().into_inner().total_entries, 1);
+    assert_eq!(
+        client
+            .get_statistics(GetStatisticsRequest::default())
+            .await
+            .unwrap()
+            .into_inner()
+            .total_entries,
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_carry_reason_and_fields() {
     let service = Service::start().await;
-    let request = SearchContextRequest { limit: Some(500), ..Default::default() };
-    let status = client(&service).await.search_context(request).await.unwrap_err();
+    let request = SearchContextRequest {
+        limit: Some(500),
+        ..Default::default()
+    };
+    let status = client(&service)
+        .await
+        .search_context(request)
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     let error = error_from_status(&status);
-    assert_eq!((error.reason.as_str(), error.violations[0].field.as_str()), ("INVALID_ARGUMENT", "limit"));
+    assert_eq!(
+        (error.reason.as_str(), error.violations[0].field.as_str()),
+        ("INVALID_ARGUMENT", "limit")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unknown_method_is_unimplemented() {
     let service = Service::start().await;
-    let reply =
-        service.request("POST", "/context.v1.ContextService/Nothing").header("content-type", "application/grpc").http2().send().await;
-    assert_eq!((reply.status.as_u16(), reply.header("grpc-status")), (200, Some("12")));
-    let reply = service.request("POST", "/no.such.Service/Nothing").header("content-type", "application/grpc").http2().send().await;
-    assert_eq!((reply.status.as_u16(), reply.header("grpc-status")), (200, Some("12")));
+    let reply = service
+        .request("POST", "/context.v1.ContextService/Nothing")
+        .header("content-type", "application/grpc")
+        .http2()
+        .send()
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.header("grpc-status")),
+        (200, Some("12"))
+    );
+    let reply = service
+        .request("POST", "/no.such.Service/Nothing")
+        .header("content-type", "application/grpc")
+        .http2()
+        .send()
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.header("grpc-status")),
+        (200, Some("12"))
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_is_honoured() {
     let service = Service::start().await;
-    let search: context_model::SearchContextRequest = serde_json::from_value(service.endless_search_body().await).unwrap();
+    let search: context_model::SearchContextRequest =
+        serde_json::from_value(service.endless_search_body().await).unwrap();
     let message = context_proto::v1::SearchContextRequest::from(search).encode_to_vec();
     let mut body = vec![0];
     body.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
@@ -74,7 +134,9 @@ async fn a_deadline_is_honoured() {
         .header("grpc-timeout", "100m")
         .body(body)
         .http2();
-    let reply = tokio::time::timeout(Duration::from_secs(30), request.send()).await.expect("long before the service's own limit");
+    let reply = tokio::time::timeout(Duration::from_secs(30), request.send())
+        .await
+        .expect("long before the service's own limit");
     assert_eq!(reply.header("grpc-status"), Some("4"));
 }
 
@@ -84,21 +146,45 @@ async fn a_retry_with_its_idempotency_key_gives_the_first_reply() {
     let mut client = client(&service).await;
     let request = || {
         let mut request = tonic::Request::new(entry("once"));
-        request.metadata_mut().insert("idempotency-key", "k1".parse().unwrap());
+        request
+            .metadata_mut()
+            .insert("idempotency-key", "k1".parse().unwrap());
         request
     };
     let first = client.store_context(request()).await.unwrap().into_inner();
     client.store_context(entry("between")).await.unwrap();
-    assert_eq!(client.store_context(request()).await.unwrap().into_inner().context_id, first.context_id);
+    assert_eq!(
+        client
+            .store_context(request())
+            .await
+            .unwrap()
+            .into_inner()
+            .context_id,
+        first.context_id
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_are_compressed_both_ways_when_the_client_wants_that() {
     let service = Service::start().await;
-    let mut client = client(&service).await.send_compressed(CompressionEncoding::Gzip).accept_compressed(CompressionEncoding::Gzip);
+    let mut client = client(&service)
+        .await
+        .send_compressed(CompressionEncoding::Gzip)
+        .accept_compressed(CompressionEncoding::Gzip);
     let text = "word ".repeat(10_000);
-    let id = client.store_context(entry(&text)).await.unwrap().into_inner().context_id;
-    let reply = client.get_context_by_ids(GetContextByIdsRequest { context_ids: vec![id], ..Default::default() }).await.unwrap();
+    let id = client
+        .store_context(entry(&text))
+        .await
+        .unwrap()
+        .into_inner()
+        .context_id;
+    let reply = client
+        .get_context_by_ids(GetContextByIdsRequest {
+            context_ids: vec![id],
+            ..Default::default()
+        })
+        .await
+        .unwrap();
     assert_eq!(reply.metadata().get("grpc-encoding").unwrap(), "gzip");
     assert_eq!(reply.into_inner().contexts[0].text_content, text);
 }
@@ -107,11 +193,20 @@ async fn messages_are_compressed_both_ways_when_the_client_wants_that() {
 async fn a_message_beyond_the_limit_is_refused() {
     let service = Service::start_with(&["--max-total-size-mb=1", "--max-image-size-mb=1"]).await;
     let mut client = client(&service).await;
-    let status = client.store_context(entry(&"x".repeat(70 << 20))).await.unwrap_err();
-    assert_eq!((status.code(), error_from_status(&status).reason.as_str()), (Code::ResourceExhausted, "REQUEST_TOO_LARGE"));
+    let status = client
+        .store_context(entry(&"x".repeat(70 << 20)))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (status.code(), error_from_status(&status).reason.as_str()),
+        (Code::ResourceExhausted, "REQUEST_TOO_LARGE")
+    );
     // The same in 70 kB, which are unpacked no further than that.
     let mut packed = client.clone().send_compressed(CompressionEncoding::Gzip);
-    let status = packed.store_context(entry(&"x".repeat(70 << 20))).await.unwrap_err();
+    let status = packed
+        .store_context(entry(&"x".repeat(70 << 20)))
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
     client.store_context(entry("small")).await.unwrap();
 }
@@ -121,42 +216,89 @@ async fn a_full_queue_answers_unavailable_with_retry_info() {
     let service = Service::start_with(&["--max-concurrent-requests=1", "--request-queue=0"]).await;
     let slow = tokio::spawn(service.endless_search().await.send());
     service.until_busy().await;
-    let status = client(&service).await.list_threads(ListThreadsRequest::default()).await.unwrap_err();
+    let status = client(&service)
+        .await
+        .list_threads(ListThreadsRequest::default())
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
-    assert_eq!(error_from_status(&status).retry_after, Some(Duration::from_secs(1)));
+    assert_eq!(
+        error_from_status(&status).retry_after,
+        Some(Duration::from_secs(1))
+    );
     slow.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_served_for_the_service_and_overall() {
     let service = Service::start().await;
-    let channel = Endpoint::from_shared(format!("http://{}", service.address)).unwrap().connect().await.unwrap();
+    let channel = Endpoint::from_shared(format!("http://{}", service.address))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
     let mut health = HealthClient::new(channel);
     for name in ["", "context.v1.ContextService"] {
-        let reply = health.check(HealthCheckRequest { service: name.into() }).await.unwrap().into_inner();
+        let reply = health
+            .check(HealthCheckRequest {
+                service: name.into(),
+            })
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(reply.status, 1, "{name}");
     }
-    let unknown = health.check(HealthCheckRequest { service: "other".into() }).await.unwrap_err();
+    let unknown = health
+        .check(HealthCheckRequest {
+            service: "other".into(),
+        })
+        .await
+        .unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_socket_serves_the_same_whatever_host_is_named() {
     let service = Service::start().await;
-    let channel = Endpoint::from_shared(format!("unix:{}", service.socket.display())).unwrap().connect().await.unwrap();
-    ContextServiceClient::new(channel).store_context(entry("over the socket")).await.unwrap();
-    assert_eq!(service.get("/v1/statistics").send().await.json()["total_entries"], 1);
+    let channel = Endpoint::from_shared(format!("unix:{}", service.socket.display()))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    ContextServiceClient::new(channel)
+        .store_context(entry("over the socket"))
+        .await
+        .unwrap();
+    assert_eq!(
+        service.get("/v1/statistics").send().await.json()["total_entries"],
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_address_serves_grpc_alone() {
     let service = Service::start_with(&["--grpc-listen=127.0.0.1:0"]).await;
     let address = service.grpc_address.expect("a second address");
-    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-    ContextServiceClient::new(channel).store_context(entry("over the second address")).await.unwrap();
-    assert_eq!(service.get("/v1/statistics").send().await.json()["total_entries"], 1);
-    let rest = crate::client::Request::new("GET", format!("http://{address}/v1/statistics")).send().await;
-    assert_eq!((rest.status.as_u16(), rest.reason().as_str()), (404, "NOT_FOUND"));
+    let channel = Endpoint::from_shared(format!("http://{address}"))
+        .unwrap()
+        .connect()
+        .await
+        .unwrap();
+    ContextServiceClient::new(channel)
+        .store_context(entry("over the second address"))
+        .await
+        .unwrap();
+    assert_eq!(
+        service.get("/v1/statistics").send().await.json()["total_entries"],
+        1
+    );
+    let rest = crate::client::Request::new("GET", format!("http://{address}/v1/statistics"))
+        .send()
+        .await;
+    assert_eq!(
+        (rest.status.as_u16(), rest.reason().as_str()),
+        (404, "NOT_FOUND")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,15 +312,26 @@ async fn grpc_web_works_over_http_1() {
         .body(vec![0, 0, 0, 0, 0])
         .send()
         .await;
-    assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_11));
-    assert_eq!(reply.header("content-type"), Some("application/grpc-web+proto"));
+    assert_eq!(
+        (reply.status.as_u16(), reply.version),
+        (200, Version::HTTP_11)
+    );
+    assert_eq!(
+        reply.header("content-type"),
+        Some("application/grpc-web+proto")
+    );
     assert!(reply.body.contains("grpc-status:0"), "{:?}", reply.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn garbage_is_refused_without_harm() {
     let service = Service::start().await;
-    for body in [&b"\x00\x00\x00\x00\x05garba"[..], b"\xff\xff\xff\xff\xff", b"\x00", b"\x01\x00\x00\x00\x03abc"] {
+    for body in [
+        &b"\x00\x00\x00\x00\x05garba"[..],
+        b"\xff\xff\xff\xff\xff",
+        b"\x00",
+        b"\x01\x00\x00\x00\x03abc",
+    ] {
         let reply = service
             .request("POST", "/context.v1.ContextService/StoreContext")
             .header("content-type", "application/grpc")

@@ -19,7 +19,10 @@ fn with(request: Request, key: &str) -> Request {
 
 async fn keyed() -> (Service, String) {
     let service = Service::start_with(&["--auth=keys"]).await;
-    let key = service.first_key.clone().expect("the first start makes a key");
+    let key = service
+        .first_key
+        .clone()
+        .expect("the first start makes a key");
     (service, key)
 }
 
@@ -27,38 +30,85 @@ async fn keyed() -> (Service, String) {
 async fn an_owner_manages_its_keys() {
     let (service, first) = keyed().await;
     let body = json!({"name": "dashboard", "scopes": ["read"], "expires_at": "2035-01-01"});
-    let made = with(service.post("/v1/api-keys", body), &first).send().await;
+    let made = with(service.post("/v1/api-keys", body), &first)
+        .send()
+        .await;
     assert_eq!(made.status, StatusCode::CREATED);
-    let (key, id) = (made.json()["key"].as_str().unwrap().to_owned(), made.json()["api_key"]["id"].as_str().unwrap().to_owned());
-    assert_eq!(made.header("location"), Some(format!("/v1/api-keys/{id}").as_str()));
+    let (key, id) = (
+        made.json()["key"].as_str().unwrap().to_owned(),
+        made.json()["api_key"]["id"].as_str().unwrap().to_owned(),
+    );
+    assert_eq!(
+        made.header("location"),
+        Some(format!("/v1/api-keys/{id}").as_str())
+    );
     assert_eq!((key.len(), key.starts_with("sk_prod_")), (40, true));
 
     let listed = with(service.get("/v1/api-keys"), &first).send().await;
     assert_eq!(listed.json()["result"].as_array().unwrap().len(), 2);
-    assert!(!listed.body.contains(&key[8..]) && !listed.body.contains("$2"), "neither the key nor its hash");
-    assert_eq!(with(service.get("/v1/threads"), &key).send().await.status, StatusCode::OK);
+    assert!(
+        !listed.body.contains(&key[8..]) && !listed.body.contains("$2"),
+        "neither the key nor its hash"
+    );
+    assert_eq!(
+        with(service.get("/v1/threads"), &key).send().await.status,
+        StatusCode::OK
+    );
     let shown = loop {
-        let shown = with(service.get(&format!("/v1/api-keys/{id}")), &first).send().await.json();
+        let shown = with(service.get(&format!("/v1/api-keys/{id}")), &first)
+            .send()
+            .await
+            .json();
         if !shown["last_used_at"].is_null() {
             break shown;
         }
         tokio::task::yield_now().await;
     };
-    assert_eq!((&shown["name"], &shown["scopes"], &shown["active"]), (&json!("dashboard"), &json!(["read"]), &json!(true)));
+    assert_eq!(
+        (&shown["name"], &shown["scopes"], &shown["active"]),
+        (&json!("dashboard"), &json!(["read"]), &json!(true))
+    );
 
-    let changed = with(service.patch(&format!("/v1/api-keys/{id}"), json!({"name": "wall", "expires_at": ""})), &first).send().await;
-    assert_eq!((&changed.json()["name"], &changed.json()["expires_at"]), (&json!("wall"), &json!(null)));
-    let off = with(service.post(&format!("/v1/api-keys/{id}/deactivate"), json!({})), &first).send().await;
+    let changed = with(
+        service.patch(
+            &format!("/v1/api-keys/{id}"),
+            json!({"name": "wall", "expires_at": ""}),
+        ),
+        &first,
+    )
+    .send()
+    .await;
+    assert_eq!(
+        (&changed.json()["name"], &changed.json()["expires_at"]),
+        (&json!("wall"), &json!(null))
+    );
+    let off = with(
+        service.post(&format!("/v1/api-keys/{id}/deactivate"), json!({})),
+        &first,
+    )
+    .send()
+    .await;
     assert_eq!(off.json()["active"], false);
     for (body, field) in [
         (json!({"name": " "}), "name"),
         (json!({"name": "x", "scopes": ["admin"]}), "scopes"),
         (json!({"name": "x", "scopes": []}), "scopes"),
-        (json!({"name": "x", "expires_at": "2020-01-01"}), "expires_at"),
+        (
+            json!({"name": "x", "expires_at": "2020-01-01"}),
+            "expires_at",
+        ),
         (json!({"name": "x", "only": "threads"}), "only"),
     ] {
-        let refused = with(service.post("/v1/api-keys", body), &first).send().await;
-        assert_eq!((refused.status, refused.json()["violations"][0]["field"].as_str()), (StatusCode::BAD_REQUEST, Some(field)));
+        let refused = with(service.post("/v1/api-keys", body), &first)
+            .send()
+            .await;
+        assert_eq!(
+            (
+                refused.status,
+                refused.json()["violations"][0]["field"].as_str()
+            ),
+            (StatusCode::BAD_REQUEST, Some(field))
+        );
     }
 }
 
@@ -66,33 +116,85 @@ async fn an_owner_manages_its_keys() {
 async fn a_key_gives_no_right_that_it_lacks_itself() {
     let (service, _) = keyed().await;
     let key = service.key("default", &["read", "manage"]).await;
-    let refused = with(service.post("/v1/api-keys", json!({"name": "x", "scopes": ["read", "write"]})), &key.text).send().await;
-    assert_eq!((refused.status, refused.reason().as_str()), (StatusCode::FORBIDDEN, "SCOPE_MISSING"));
-    let refused = with(service.patch(&format!("/v1/api-keys/{}", key.id), json!({"scopes": ["delete"]})), &key.text).send().await;
+    let refused = with(
+        service.post(
+            "/v1/api-keys",
+            json!({"name": "x", "scopes": ["read", "write"]}),
+        ),
+        &key.text,
+    )
+    .send()
+    .await;
+    assert_eq!(
+        (refused.status, refused.reason().as_str()),
+        (StatusCode::FORBIDDEN, "SCOPE_MISSING")
+    );
+    let refused = with(
+        service.patch(
+            &format!("/v1/api-keys/{}", key.id),
+            json!({"scopes": ["delete"]}),
+        ),
+        &key.text,
+    )
+    .send()
+    .await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
     let theirs = service.key("other", &["read"]).await;
-    let unknown = with(service.get(&format!("/v1/api-keys/{}", theirs.id)), &key.text).send().await;
-    assert_eq!((unknown.status, unknown.reason().as_str()), (StatusCode::NOT_FOUND, "API_KEY_NOT_FOUND"));
+    let unknown = with(
+        service.get(&format!("/v1/api-keys/{}", theirs.id)),
+        &key.text,
+    )
+    .send()
+    .await;
+    assert_eq!(
+        (unknown.status, unknown.reason().as_str()),
+        (StatusCode::NOT_FOUND, "API_KEY_NOT_FOUND")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_burst_with_a_new_key_needs_no_bcrypt() {
     let (service, key) = keyed().await;
     let requests = (0..2000).map(|_| with(service.get("/v1/threads?limit=1"), &key).send());
-    let replies: Vec<Reply> = futures::StreamExt::collect(futures::StreamExt::buffer_unordered(futures::stream::iter(requests), 100)).await;
+    let replies: Vec<Reply> = futures::StreamExt::collect(futures::StreamExt::buffer_unordered(
+        futures::stream::iter(requests),
+        100,
+    ))
+    .await;
     assert!(replies.iter().all(|reply| reply.status == StatusCode::OK));
     let metrics = service.get("/metrics").send().await.body;
-    assert!(metrics.contains("context_key_verifications 0\n"), "{metrics}");
+    assert!(
+        metrics.contains("context_key_verifications 0\n"),
+        "{metrics}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_key_stops_within_a_second() {
     let (service, _) = keyed().await;
     let key = service.key("default", &["read"]).await;
-    assert_eq!(with(service.get("/v1/threads"), &key.text).send().await.status, StatusCode::OK);
-    service.engine.administer(Admin::RevokeKey { owner: "default".into(), key_id: key.id }).await.unwrap();
+    assert_eq!(
+        with(service.get("/v1/threads"), &key.text)
+            .send()
+            .await
+            .status,
+        StatusCode::OK
+    );
+    service
+        .engine
+        .administer(Admin::RevokeKey {
+            owner: "default".into(),
+            key_id: key.id,
+        })
+        .await
+        .unwrap();
     let revoked = Instant::now();
-    while with(service.get("/v1/threads"), &key.text).send().await.status != StatusCode::UNAUTHORIZED {
+    while with(service.get("/v1/threads"), &key.text)
+        .send()
+        .await
+        .status
+        != StatusCode::UNAUTHORIZED
+    {
         assert!(revoked.elapsed() < Duration::from_secs(1), "it still works");
     }
 }
@@ -101,9 +203,15 @@ async fn a_revoked_key_stops_within_a_second() {
 async fn a_key_over_its_rate_is_told_when_to_come_back() {
     let service = Service::start_with(&["--auth=keys", "--rate-limit-per-minute=6"]).await;
     let key = service.first_key.clone().unwrap();
-    assert_eq!(with(service.get("/v1/threads"), &key).send().await.status, StatusCode::OK);
+    assert_eq!(
+        with(service.get("/v1/threads"), &key).send().await.status,
+        StatusCode::OK
+    );
     let refused = with(service.get("/v1/threads"), &key).send().await;
-    assert_eq!((refused.status, refused.reason().as_str()), (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED"));
+    assert_eq!(
+        (refused.status, refused.reason().as_str()),
+        (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED")
+    );
     let seconds: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=10).contains(&seconds), "{seconds}");
 }
@@ -113,10 +221,28 @@ async fn the_audit_log_says_who_did_what_and_what_was_refused_without_contents()
     let (service, first) = keyed().await;
     let reader = service.key("default", &["read"]).await;
     let body = json!({"thread_id": "t", "source": "user", "text": "a secret canary"});
-    with(service.post("/v1/contexts", body.clone()), &first).send().await;
-    with(service.post("/v1/artifacts", json!({"content": "a secret canary"})), &first).send().await;
-    assert_eq!(with(service.post("/v1/contexts", body), &reader.text).send().await.status, StatusCode::FORBIDDEN);
-    let audit = || service.engine.administer(Admin::Audit { owner: "default".into(), from: None });
+    with(service.post("/v1/contexts", body.clone()), &first)
+        .send()
+        .await;
+    with(
+        service.post("/v1/artifacts", json!({"content": "a secret canary"})),
+        &first,
+    )
+    .send()
+    .await;
+    assert_eq!(
+        with(service.post("/v1/contexts", body), &reader.text)
+            .send()
+            .await
+            .status,
+        StatusCode::FORBIDDEN
+    );
+    let audit = || {
+        service.engine.administer(Admin::Audit {
+            owner: "default".into(),
+            from: None,
+        })
+    };
     let log = loop {
         let log = audit().await.unwrap();
         if log.contains("SCOPE_MISSING") {
@@ -124,12 +250,32 @@ async fn the_audit_log_says_who_did_what_and_what_was_refused_without_contents()
         }
         tokio::task::yield_now().await;
     };
-    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let of = |outcome: &str| lines.iter().filter(|line| line["outcome"] == outcome).cloned().collect::<Vec<_>>();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let of = |outcome: &str| {
+        lines
+            .iter()
+            .filter(|line| line["outcome"] == outcome)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
     let made: Vec<_> = of("OK").iter().map(|line| line["entity"].clone()).collect();
-    assert_eq!(made, [json!("api_key"), json!("api_key"), json!("context"), json!("artifact")]);
+    assert_eq!(
+        made,
+        [
+            json!("api_key"),
+            json!("api_key"),
+            json!("context"),
+            json!("artifact")
+        ]
+    );
     let refused = &of("SCOPE_MISSING")[0];
-    assert_eq!((&refused["operation"], &refused["key_id"]), (&json!("store_context"), &json!(reader.id)));
+    assert_eq!(
+        (&refused["operation"], &refused["key_id"]),
+        (&json!("store_context"), &json!(reader.id))
+    );
     assert!(!log.contains("canary"), "{log}");
 }
 
@@ -139,7 +285,11 @@ async fn the_first_key_is_made_once() {
     let config = settings(directory.path(), &["--auth=keys"]);
     let mut keys = Vec::new();
     for _ in 0..2 {
-        let context_service::Started::Running(running) = context_service::start(&config).await.unwrap() else { panic!("it runs") };
+        let context_service::Started::Running(running) =
+            context_service::start(&config).await.unwrap()
+        else {
+            panic!("it runs")
+        };
         keys.push(running.places().first_key.clone());
         if let Some(key) = &keys[0] {
             assert_eq!(running.places().banner().contains(key), keys.len() == 1);
@@ -153,24 +303,83 @@ async fn the_first_key_is_made_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both_databases() {
     for (service, _database) in services(&["--auth=keys"]).await {
-        let first = service.first_key.clone().expect("the first start makes a key");
-        let rest = with(service.post("/v1/api-keys", json!({"name": "rest"})), &first).send().await.json()["api_key"]["id"].clone();
+        let first = service
+            .first_key
+            .clone()
+            .expect("the first start makes a key");
+        let rest = with(
+            service.post("/v1/api-keys", json!({"name": "rest"})),
+            &first,
+        )
+        .send()
+        .await
+        .json()["api_key"]["id"]
+            .clone();
         let rest = rest.as_str().expect("an id").to_owned();
-        with(service.patch(&format!("/v1/api-keys/{rest}"), json!({"scopes": ["read"]})), &first).send().await;
-        with(service.patch(&format!("/v1/api-keys/{rest}"), json!({"scopes": ["read"]})), &first).send().await;
-        with(service.post(&format!("/v1/api-keys/{rest}/deactivate"), json!({})), &first).send().await;
-        let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address)).await.expect("a connection");
-        let request = pb::CreateApiKeyRequest { name: "grpc".to_owned(), ..Default::default() };
-        let made = client.create_api_key(signed(request, &first)).await.expect("a key").into_inner();
+        with(
+            service.patch(&format!("/v1/api-keys/{rest}"), json!({"scopes": ["read"]})),
+            &first,
+        )
+        .send()
+        .await;
+        with(
+            service.patch(&format!("/v1/api-keys/{rest}"), json!({"scopes": ["read"]})),
+            &first,
+        )
+        .send()
+        .await;
+        with(
+            service.post(&format!("/v1/api-keys/{rest}/deactivate"), json!({})),
+            &first,
+        )
+        .send()
+        .await;
+        let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address))
+            .await
+            .expect("a connection");
+        let request = pb::CreateApiKeyRequest {
+            name: "grpc".to_owned(),
+            ..Default::default()
+        };
+        let made = client
+            .create_api_key(signed(request, &first))
+            .await
+            .expect("a key")
+            .into_inner();
         let grpc = made.api_key.expect("a key").id;
-        let request = pb::DeactivateApiKeyRequest { key_id: grpc.clone() };
-        client.deactivate_api_key(signed(request, &first)).await.expect("it is switched off");
-        let log = service.engine.administer(Admin::Audit { owner: "default".into(), from: None }).await.expect("the log");
-        let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let request = pb::DeactivateApiKeyRequest {
+            key_id: grpc.clone(),
+        };
+        client
+            .deactivate_api_key(signed(request, &first))
+            .await
+            .expect("it is switched off");
+        let log = service
+            .engine
+            .administer(Admin::Audit {
+                owner: "default".into(),
+                from: None,
+            })
+            .await
+            .expect("the log");
+        let lines: Vec<serde_json::Value> = log
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
         let actor = lines[1]["key_id"].clone();
-        assert_eq!(lines[0]["entity_id"], actor, "the first key was made by nobody and makes the others: {log}");
-        let shown: Vec<_> =
-            lines[1..].iter().map(|line| (line["operation"].as_str().unwrap(), line["entity_id"].as_str().unwrap())).collect();
+        assert_eq!(
+            lines[0]["entity_id"], actor,
+            "the first key was made by nobody and makes the others: {log}"
+        );
+        let shown: Vec<_> = lines[1..]
+            .iter()
+            .map(|line| {
+                (
+                    line["operation"].as_str().unwrap(),
+                    line["entity_id"].as_str().unwrap(),
+                )
+            })
+            .collect();
         let [rest, grpc] = [rest.as_str(), grpc.as_str()];
         let expected = [
             ("create_api_key", rest),
@@ -180,15 +389,28 @@ async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both
             ("deactivate_api_key", grpc),
         ];
         assert_eq!(shown, expected, "what changes nothing has no line");
-        assert!(lines[1..].iter().all(|line| line["key_id"] == actor && line["entity"] == "api_key" && line["outcome"] == "OK"), "{log}");
+        assert!(
+            lines[1..].iter().all(|line| line["key_id"] == actor
+                && line["entity"] == "api_key"
+                && line["outcome"] == "OK"),
+            "{log}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_authentication_keys_are_administered_over_the_socket_alone() {
     let service = Service::start().await;
-    let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address)).await.expect("a connection");
-    let refused = client.create_api_key(pb::CreateApiKeyRequest { name: "x".to_owned(), ..Default::default() }).await.unwrap_err();
+    let mut client = ApiKeyServiceClient::connect(format!("http://{}", service.address))
+        .await
+        .expect("a connection");
+    let refused = client
+        .create_api_key(pb::CreateApiKeyRequest {
+            name: "x".to_owned(),
+            ..Default::default()
+        })
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), tonic::Code::FailedPrecondition);
     assert!(refused.message().contains("AUTH is off"), "{refused:?}");
     let requests = [
@@ -200,45 +422,85 @@ async fn without_authentication_keys_are_administered_over_the_socket_alone() {
     ];
     for request in requests {
         let reply = request.send().await;
-        assert_eq!((reply.status, reply.reason().as_str()), (StatusCode::CONFLICT, "FEATURE_UNAVAILABLE"), "{}", reply.body);
+        assert_eq!(
+            (reply.status, reply.reason().as_str()),
+            (StatusCode::CONFLICT, "FEATURE_UNAVAILABLE"),
+            "{}",
+            reply.body
+        );
     }
-    let caller = client.get_caller(pb::GetCallerRequest {}).await.expect("anyone may ask").into_inner();
+    let caller = client
+        .get_caller(pb::GetCallerRequest {})
+        .await
+        .expect("anyone may ask")
+        .into_inner();
     assert!(caller.scopes.contains(&"write".to_owned()));
 
     let body = json!({"name": "by hand"}).to_string();
-    let head = format!("POST /v1/api-keys HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}", body.len());
-    let mut socket = tokio::net::UnixStream::connect(&service.socket).await.expect("the socket is open");
-    socket.write_all(format!("{head}\r\nconnection: close\r\n\r\n{body}").as_bytes()).await.expect("it is sent");
+    let head = format!(
+        "POST /v1/api-keys HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}",
+        body.len()
+    );
+    let mut socket = tokio::net::UnixStream::connect(&service.socket)
+        .await
+        .expect("the socket is open");
+    socket
+        .write_all(format!("{head}\r\nconnection: close\r\n\r\n{body}").as_bytes())
+        .await
+        .expect("it is sent");
     let mut reply = String::new();
     socket.read_to_string(&mut reply).await.expect("a reply");
     let (head, body) = reply.split_once("\r\n\r\n").expect("a head and a body");
     assert!(head.starts_with("HTTP/1.1 201"), "{reply}");
     let made: serde_json::Value = serde_json::from_str(body).expect("JSON");
-    assert!(made["notice"].as_str().is_some_and(|notice| notice.contains("AUTH is off")), "{made}");
+    assert!(
+        made["notice"]
+            .as_str()
+            .is_some_and(|notice| notice.contains("AUTH is off")),
+        "{made}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_with_a_control_character_is_no_id_of_a_key_on_either_database() {
     for (service, _database) in services(&["--auth=keys"]).await {
-        let first = service.first_key.clone().expect("the first start makes a key");
+        let first = service
+            .first_key
+            .clone()
+            .expect("the first start makes a key");
         for id in ["%00", "a%00b", "%0A"] {
             let path = format!("/v1/api-keys/{id}");
-            for request in
-                [service.get(&path), service.patch(&path, json!({"name": "x"})), service.post(&format!("{path}/deactivate"), json!({}))]
-            {
+            for request in [
+                service.get(&path),
+                service.patch(&path, json!({"name": "x"})),
+                service.post(&format!("{path}/deactivate"), json!({})),
+            ] {
                 let reply = with(request, &first).send().await;
                 let field = reply.json()["violations"][0]["field"].clone();
-                assert_eq!((reply.status, reply.reason().as_str()), (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"), "{}", reply.body);
+                assert_eq!(
+                    (reply.status, reply.reason().as_str()),
+                    (StatusCode::BAD_REQUEST, "INVALID_ARGUMENT"),
+                    "{}",
+                    reply.body
+                );
                 assert_eq!(field, "key_id");
             }
         }
-        let unknown = with(service.get("/v1/api-keys/%F0%9F%94%91"), &first).send().await;
-        assert_eq!((unknown.status, unknown.reason().as_str()), (StatusCode::NOT_FOUND, "API_KEY_NOT_FOUND"));
+        let unknown = with(service.get("/v1/api-keys/%F0%9F%94%91"), &first)
+            .send()
+            .await;
+        assert_eq!(
+            (unknown.status, unknown.reason().as_str()),
+            (StatusCode::NOT_FOUND, "API_KEY_NOT_FOUND")
+        );
     }
 }
 
 fn signed<T>(message: T, key: &str) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
-    request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().expect("a header"));
+    request.metadata_mut().insert(
+        "authorization",
+        format!("Bearer {key}").parse().expect("a header"),
+    );
     request
 }

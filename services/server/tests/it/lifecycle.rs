@@ -20,31 +20,102 @@ async fn refusal(flags: &[&str]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
     for (flags, words) in [
-        (&["--listen=0.0.0.0:0"][..], &["CONTEXT_LISTEN", "--insecure"][..]),
-        (&["--grpc-listen=0.0.0.0:0"], &["CONTEXT_GRPC_LISTEN", "--insecure"]),
-        (&["--auth=oidc"], &["AUTH", "OIDC_ISSUER"]),
-        (&["--auth=oidc", "--oidc-issuer=https://accounts.example"], &["AUTH", "OIDC_AUDIENCE"]),
-        (&["--auth=oidc", "--oidc-issuer=http://accounts.example", "--oidc-audience=a"], &["OIDC_ISSUER", "https"]),
         (
-            &["--storage-backend=postgresql", "--postgresql-connection-string=postgres://u:hunter2@h:port/d"],
+            &["--listen=0.0.0.0:0"][..],
+            &["CONTEXT_LISTEN", "--insecure"][..],
+        ),
+        (
+            &["--grpc-listen=0.0.0.0:0"],
+            &["CONTEXT_GRPC_LISTEN", "--insecure"],
+        ),
+        (&["--auth=oidc"], &["AUTH", "OIDC_ISSUER"]),
+        (
+            &["--auth=oidc", "--oidc-issuer=https://accounts.example"],
+            &["AUTH", "OIDC_AUDIENCE"],
+        ),
+        (
+            &[
+                "--auth=oidc",
+                "--oidc-issuer=http://accounts.example",
+                "--oidc-audience=a",
+            ],
+            &["OIDC_ISSUER", "https"],
+        ),
+        (
+            &[
+                "--storage-backend=postgresql",
+                "--postgresql-connection-string=postgres://u:hunter2@h:port/d",
+            ],
             &["POSTGRESQL_CONNECTION_STRING", "percent-encoded"],
         ),
-        (&["--storage-backend=postgresql", "--postgresql-host=127.0.0.1", "--postgresql-port=1"], &["127.0.0.1:1", "POSTGRESQL_"]),
-        (&["--enable-semantic-search=true"], &["ENABLE_SEMANTIC_SEARCH", "EMBEDDING_PROVIDER"]),
-        (&["--enable-reranking=true"], &["ENABLE_RERANKING", "RERANK_PROVIDER", "embedding model"]),
-        (&["--enable-reranking=true", "--enable-semantic-search=false"], &["ENABLE_RERANKING", "ENABLE_SEMANTIC_SEARCH=false"]),
-        (&["--enable-reranking=true", "--embedding-provider=ollama"], &["ENABLE_RERANKING", "ollama", "RERANK_PROVIDER"]),
-        (&["--rerank-provider=local"], &["RERANK_PROVIDER", "RERANK_MODEL_PATH"]),
-        (&["--rerank-provider=tei"], &["RERANK_PROVIDER", "RERANK_URL"]),
-        (&["--rerank-provider=cohere", "--rerank-api-key=k"], &["RERANK_PROVIDER", "`cohere`", "RERANK_MODEL"]),
-        (&["--rerank-provider=voyage", "--rerank-model=m"], &["RERANK_PROVIDER", "`voyage`", "RERANK_API_KEY"]),
-        (&["--rerank-provider=tei", "--rerank-url=ftp://x"], &["tei", "ftp://x"]),
-        (&["--rerank-url=http://127.0.0.1:1"], &["RERANK_URL", "RERANK_PROVIDER"]),
-        (&["--enable-summary-generation=true"], &["ENABLE_SUMMARY_GENERATION", "SUMMARY_MODEL"]),
-        (&["--summary-provider=anthropic"], &["SUMMARY_PROVIDER", "SUMMARY_MODEL"]),
-        (&["--summary-model=m", "--summary-url=ftp://x"], &["ollama", "ftp://x"]),
-        (&["--enable-hybrid-search=true", "--enable-fts=false"], &["ENABLE_HYBRID_SEARCH", "ENABLE_FTS"]),
-        (&["--metadata-indexed-fields=a b"], &["METADATA_INDEXED_FIELDS", "`a b`"]),
+        (
+            &[
+                "--storage-backend=postgresql",
+                "--postgresql-host=127.0.0.1",
+                "--postgresql-port=1",
+            ],
+            &["127.0.0.1:1", "POSTGRESQL_"],
+        ),
+        (
+            &["--enable-semantic-search=true"],
+            &["ENABLE_SEMANTIC_SEARCH", "EMBEDDING_PROVIDER"],
+        ),
+        (
+            &["--enable-reranking=true"],
+            &["ENABLE_RERANKING", "RERANK_PROVIDER", "embedding model"],
+        ),
+        (
+            &["--enable-reranking=true", "--enable-semantic-search=false"],
+            &["ENABLE_RERANKING", "ENABLE_SEMANTIC_SEARCH=false"],
+        ),
+        (
+            &["--enable-reranking=true", "--embedding-provider=ollama"],
+            &["ENABLE_RERANKING", "ollama", "RERANK_PROVIDER"],
+        ),
+        (
+            &["--rerank-provider=local"],
+            &["RERANK_PROVIDER", "RERANK_MODEL_PATH"],
+        ),
+        (
+            &["--rerank-provider=tei"],
+            &["RERANK_PROVIDER", "RERANK_URL"],
+        ),
+        (
+            &["--rerank-provider=cohere", "--rerank-api-key=k"],
+            &["RERANK_PROVIDER", "`cohere`", "RERANK_MODEL"],
+        ),
+        (
+            &["--rerank-provider=voyage", "--rerank-model=m"],
+            &["RERANK_PROVIDER", "`voyage`", "RERANK_API_KEY"],
+        ),
+        (
+            &["--rerank-provider=tei", "--rerank-url=ftp://x"],
+            &["tei", "ftp://x"],
+        ),
+        (
+            &["--rerank-url=http://127.0.0.1:1"],
+            &["RERANK_URL", "RERANK_PROVIDER"],
+        ),
+        (
+            &["--enable-summary-generation=true"],
+            &["ENABLE_SUMMARY_GENERATION", "SUMMARY_MODEL"],
+        ),
+        (
+            &["--summary-provider=anthropic"],
+            &["SUMMARY_PROVIDER", "SUMMARY_MODEL"],
+        ),
+        (
+            &["--summary-model=m", "--summary-url=ftp://x"],
+            &["ollama", "ftp://x"],
+        ),
+        (
+            &["--enable-hybrid-search=true", "--enable-fts=false"],
+            &["ENABLE_HYBRID_SEARCH", "ENABLE_FTS"],
+        ),
+        (
+            &["--metadata-indexed-fields=a b"],
+            &["METADATA_INDEXED_FIELDS", "`a b`"],
+        ),
     ] {
         let sentence = refusal(flags).await;
         for word in words {
@@ -57,18 +128,26 @@ async fn what_cannot_work_or_would_be_open_to_everybody_does_not_start() {
 async fn a_taken_address_is_refused_by_name() {
     let first = Service::start().await;
     let sentence = refusal(&[&format!("--listen={}", first.address)]).await;
-    assert!(sentence.contains("CONTEXT_LISTEN") && sentence.contains(&first.address.to_string()), "{sentence}");
+    assert!(
+        sentence.contains("CONTEXT_LISTEN") && sentence.contains(&first.address.to_string()),
+        "{sentence}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_another_service_holds_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let Started::Running(first) = start(&settings(directory.path(), &[])).await.unwrap() else { panic!("it runs") };
+    let Started::Running(first) = start(&settings(directory.path(), &[])).await.unwrap() else {
+        panic!("it runs")
+    };
     let sentence = match start(&settings(directory.path(), &[])).await {
         Ok(_) => panic!("two services on one database"),
         Err(error) => error.to_string(),
     };
-    assert!(sentence.contains("held by") && sentence.contains("contexts.db"), "{sentence}");
+    assert!(
+        sentence.contains("held by") && sentence.contains("contexts.db"),
+        "{sentence}"
+    );
     let stop = first.stop();
     let running = tokio::spawn(first.run());
     stop.cancel();
@@ -80,12 +159,20 @@ async fn a_start_that_fails_late_leaves_the_database_to_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let notes = directory.path().join("notes.txt");
     std::fs::write(&notes, "no socket").unwrap();
-    let error = match start(&settings(directory.path(), &[&format!("--socket={}", notes.display())])).await {
+    let error = match start(&settings(
+        directory.path(),
+        &[&format!("--socket={}", notes.display())],
+    ))
+    .await
+    {
         Ok(_) => panic!("the socket cannot be bound"),
         Err(error) => error.to_string(),
     };
     assert!(error.contains("notes.txt"), "{error}");
-    let Started::Running(running) = start(&settings(directory.path(), &[])).await.expect("it starts now") else {
+    let Started::Running(running) = start(&settings(directory.path(), &[]))
+        .await
+        .expect("it starts now")
+    else {
         panic!("nobody else serves this database");
     };
     running.stop().cancel();
@@ -131,7 +218,9 @@ async fn a_request_that_does_not_end_holds_the_stop_up_no_longer_than_set() {
         .await
         .unwrap();
     service.begin_stop();
-    tokio::time::timeout(Duration::from_secs(5), service.stopped()).await.expect("it stops");
+    tokio::time::timeout(Duration::from_secs(5), service.stopped())
+        .await
+        .expect("it stops");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -140,27 +229,44 @@ async fn connections_without_a_request_do_not_hold_the_stop_up() {
     let service = Service::start_with(&["--drain-timeout-seconds=60"]).await;
     let _silent = TcpStream::connect(service.address).await.unwrap();
     let mut kept_alive = TcpStream::connect(service.address).await.unwrap();
-    kept_alive.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    kept_alive
+        .write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
     kept_alive.read_exact(&mut [0; 12]).await.unwrap();
-    let endpoint = tonic::transport::Endpoint::from_shared(format!("unix:{}", service.socket.display())).unwrap();
+    let endpoint =
+        tonic::transport::Endpoint::from_shared(format!("unix:{}", service.socket.display()))
+            .unwrap();
     let channel = endpoint.connect().await.unwrap();
     let mut idle = context_proto::v1::context_service_client::ContextServiceClient::new(channel);
-    idle.list_threads(context_proto::v1::ListThreadsRequest::default()).await.unwrap();
+    idle.list_threads(context_proto::v1::ListThreadsRequest::default())
+        .await
+        .unwrap();
     service.begin_stop();
-    tokio::time::timeout(Duration::from_secs(20), service.stopped()).await.expect("it stops at once");
+    tokio::time::timeout(Duration::from_secs(20), service.stopped())
+        .await
+        .expect("it stops at once");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_stored_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     for round in 1..=2 {
-        let Started::Running(running) = start(&settings(directory.path(), &[])).await.unwrap() else { panic!("it runs") };
+        let Started::Running(running) = start(&settings(directory.path(), &[])).await.unwrap()
+        else {
+            panic!("it runs")
+        };
         let (address, stop) = (running.address().unwrap(), running.stop());
         let task = tokio::spawn(running.run());
         let body = json!({"thread_id": "t", "source": "user", "text": format!("round {round}")});
-        let request = crate::client::Request::new("POST", format!("http://{address}/v1/contexts")).json(&body);
+        let request = crate::client::Request::new("POST", format!("http://{address}/v1/contexts"))
+            .json(&body);
         assert_eq!(request.send().await.status, 201);
-        let statistics = crate::client::Request::new("GET", format!("http://{address}/v1/statistics")).send().await.json();
+        let statistics =
+            crate::client::Request::new("GET", format!("http://{address}/v1/statistics"))
+                .send()
+                .await
+                .json();
         assert_eq!(statistics["total_entries"], round);
         stop.cancel();
         task.await.unwrap();
@@ -171,6 +277,9 @@ async fn what_was_stored_is_there_after_a_restart() {
 async fn nobody_drains_a_service_over_tcp() {
     let service = Service::start().await;
     let reply = service.request("POST", "/internal/drain").send().await;
-    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (404, "NOT_FOUND"));
+    assert_eq!(
+        (reply.status.as_u16(), reply.reason().as_str()),
+        (404, "NOT_FOUND")
+    );
     assert_eq!(service.get("/readyz").send().await.status, 200);
 }

@@ -44,9 +44,16 @@ async fn a_full_queue_answers_503_with_retry_after() {
     let slow = tokio::spawn(service.endless_search().await.send());
     service.until_busy().await;
     let refused = service.get("/v1/threads").send().await;
-    assert_eq!((refused.status.as_u16(), refused.reason().as_str()), (503, "OVERLOADED"));
+    assert_eq!(
+        (refused.status.as_u16(), refused.reason().as_str()),
+        (503, "OVERLOADED")
+    );
     assert_eq!(refused.header("retry-after"), Some("1"));
-    assert_eq!(service.get("/healthz").send().await.status, 200, "health is not queued");
+    assert_eq!(
+        service.get("/healthz").send().await.status,
+        200,
+        "health is not queued"
+    );
     slow.abort();
 }
 
@@ -54,9 +61,15 @@ async fn a_full_queue_answers_503_with_retry_after() {
 async fn an_operation_that_takes_too_long_is_answered_504() {
     let service = Service::start_with(&["--request-timeout-seconds=3"]).await;
     let reply = service.endless_search().await.send().await;
-    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (504, "DEADLINE_EXCEEDED"));
+    assert_eq!(
+        (reply.status.as_u16(), reply.reason().as_str()),
+        (504, "DEADLINE_EXCEEDED")
+    );
     let detail = reply.json()["detail"].as_str().unwrap().to_owned();
-    assert!(detail.contains("no index serves the metadata filter labels (array_contains)"), "{detail}");
+    assert!(
+        detail.contains("no index serves the metadata filter labels (array_contains)"),
+        "{detail}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,26 +78,63 @@ async fn large_replies_are_compressed_when_the_caller_can_read_that() {
     service.store("t", &"word ".repeat(2000)).await;
     let plain = service.get("/v1/contexts/1").send().await;
     assert_eq!(plain.header("content-encoding"), None);
-    let compressed = service.get("/v1/contexts/1").header("accept-encoding", "gzip").send().await;
+    let compressed = service
+        .get("/v1/contexts/1")
+        .header("accept-encoding", "gzip")
+        .send()
+        .await;
     assert_eq!(compressed.header("content-encoding"), Some("gzip"));
-    let small = service.get("/healthz").header("accept-encoding", "gzip").send().await;
+    let small = service
+        .get("/healthz")
+        .header("accept-encoding", "gzip")
+        .send()
+        .await;
     assert_eq!(small.header("content-encoding"), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deeply_nested_json_is_refused() {
     let service = Service::start().await;
-    let body = format!("{{\"metadata\":{}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    let reply = service.request("POST", "/v1/contexts").header("content-type", "application/json").body(body).send().await;
-    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (400, "INVALID_ARGUMENT"));
-    let id = service.post("/v1/contexts", json!({"thread_id": "t", "source": "user", "text": "after"})).send().await;
+    let body = format!(
+        "{{\"metadata\":{}{}}}",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    let reply = service
+        .request("POST", "/v1/contexts")
+        .header("content-type", "application/json")
+        .body(body)
+        .send()
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.reason().as_str()),
+        (400, "INVALID_ARGUMENT")
+    );
+    let id = service
+        .post(
+            "/v1/contexts",
+            json!({"thread_id": "t", "source": "user", "text": "after"}),
+        )
+        .send()
+        .await;
     assert_eq!(id.status, 201);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_would_unpack_to_more_memory_than_there_is_is_refused_before_it_is_parsed() {
     let service = Service::start().await;
-    let body = format!("{{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"metadata\":{{\"a\":[0{}]}}}}", ",0".repeat(10_000_000));
-    let reply = service.request("POST", "/v1/contexts").header("content-type", "application/json").body(body).send().await;
-    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (413, "REQUEST_TOO_LARGE"));
+    let body = format!(
+        "{{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"metadata\":{{\"a\":[0{}]}}}}",
+        ",0".repeat(10_000_000)
+    );
+    let reply = service
+        .request("POST", "/v1/contexts")
+        .header("content-type", "application/json")
+        .body(body)
+        .send()
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.reason().as_str()),
+        (413, "REQUEST_TOO_LARGE")
+    );
 }

@@ -30,7 +30,11 @@ fn migration(home: &Path, from: &str, to: &str) -> Command {
 fn run(command: &mut Command) -> (i32, String, String) {
     let output = command.output().expect("the program runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+    (
+        output.status.code().unwrap_or(-1),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
 }
 
 async fn filled(home: &Path, entries: usize) -> String {
@@ -43,15 +47,25 @@ async fn filled(home: &Path, entries: usize) -> String {
 
 /// Starts a migration, kills it when it has copied something, and looks at what a service and the next run make of that.
 fn killed_and_resumed(home: &Path, from: &str, to: &str, serve: &[String]) {
-    let mut child = migration(home, from, to).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child = migration(home, from, to)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     let mut lines = BufReader::new(child.stderr.take().expect("stderr")).lines();
-    let line = lines.next().expect("it says how far it is").expect("a line");
+    let line = lines
+        .next()
+        .expect("it says how far it is")
+        .expect("a line");
     assert!(line.starts_with("copying"), "{line}");
     child.kill().expect("it is killed");
     assert!(!child.wait().expect("it ends").success());
 
     let (code, _, stderr) = run(program(home).args(serve));
-    assert!(code == 1 && stderr.contains("is being filled by a migration that has not ended"), "{stderr}");
+    assert!(
+        code == 1 && stderr.contains("is being filled by a migration that has not ended"),
+        "{stderr}"
+    );
 
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let (stdout, stderr) = loop {
@@ -60,10 +74,16 @@ fn killed_and_resumed(home: &Path, from: &str, to: &str, serve: &[String]) {
             break (stdout, stderr);
         }
         // A server notices a moment later that a process is gone.
-        assert!(stderr.contains("another migration") && std::time::Instant::now() < deadline, "{stderr}");
+        assert!(
+            stderr.contains("another migration") && std::time::Instant::now() < deadline,
+            "{stderr}"
+        );
     };
     assert!(stderr.contains("goes on after"), "{stderr}");
-    assert!(stdout.contains("rows with equal checksums") && stdout.contains("artifact_versions"), "{stdout}");
+    assert!(
+        stdout.contains("rows with equal checksums") && stdout.contains("artifact_versions"),
+        "{stdout}"
+    );
     let (code, _, stderr) = run(&mut migration(home, from, to));
     assert!(code == 1 && stderr.contains("is not empty"), "{stderr}");
 }
@@ -80,11 +100,16 @@ async fn a_killed_migration_into_sqlite_goes_on_with_the_same_command() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_migration_into_postgresql_goes_on_with_the_same_command() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path();
     let from = filled(home, 1500).await;
-    let serve = ["--storage-backend=postgresql".to_owned(), format!("--postgresql-connection-string={}", database.url())];
+    let serve = [
+        "--storage-backend=postgresql".to_owned(),
+        format!("--postgresql-connection-string={}", database.url()),
+    ];
     killed_and_resumed(home, &from, database.url(), &serve);
 }
 
@@ -95,11 +120,26 @@ fn what_is_no_database_is_refused_without_repeating_a_password() {
     for (from, to, words) in [
         ("nonsense", "sqlite", "--from must be sqlite://PATH"),
         ("sqlite:///missing/file.db", "sqlite", "/missing/file.db"),
-        ("postgresql://user:geheim@127.0.0.1:1/db", "sqlite", "127.0.0.1:1/db"),
-        ("postgresql://user:geheim@127.0.0.1:1/db?sslmode=geheim2", "sqlite", "sslmode"),
-        ("sqlite:///tmp/a.db", "sqlite:///tmp/a.db", "are the same file"),
+        (
+            "postgresql://user:geheim@127.0.0.1:1/db",
+            "sqlite",
+            "127.0.0.1:1/db",
+        ),
+        (
+            "postgresql://user:geheim@127.0.0.1:1/db?sslmode=geheim2",
+            "sqlite",
+            "sslmode",
+        ),
+        (
+            "sqlite:///tmp/a.db",
+            "sqlite:///tmp/a.db",
+            "are the same file",
+        ),
     ] {
         let (code, _, stderr) = run(&mut migration(home, from, to));
-        assert!(code == 1 && stderr.contains(words) && !stderr.contains("geheim@"), "{stderr}");
+        assert!(
+            code == 1 && stderr.contains(words) && !stderr.contains("geheim@"),
+            "{stderr}"
+        );
     }
 }

@@ -28,18 +28,36 @@ impl House {
             flags.push("--storage-backend=postgresql".to_owned());
             flags.push(format!("--postgresql-connection-string={}", database.url()));
         }
-        let service = Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let service =
+            Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let threads = Some(vec!["billing".to_owned(), "team-a/*".to_owned()]);
-        let narrowing = CreateApiKeyRequest { threads, ..CreateApiKeyRequest::default() };
-        let narrowed = service.key_with("default", &["read", "write", "delete", "manage"], narrowing).await.text;
-        let all = service.first_key.clone().expect("the first start makes a key");
-        let mut house = Self { service, all, narrowed, ids: [0; 3], _database: database };
+        let narrowing = CreateApiKeyRequest {
+            threads,
+            ..CreateApiKeyRequest::default()
+        };
+        let narrowed = service
+            .key_with("default", &["read", "write", "delete", "manage"], narrowing)
+            .await
+            .text;
+        let all = service
+            .first_key
+            .clone()
+            .expect("the first start makes a key");
+        let mut house = Self {
+            service,
+            all,
+            narrowed,
+            ids: [0; 3],
+            _database: database,
+        };
         for (i, thread) in ["billing", "team-a/x", "secret"].into_iter().enumerate() {
             let word = if thread == "secret" { CANARY } else { "open" };
             let image = json!([{"data": "iVBORw0KGgo=", "mime_type": "image/png"}]);
             let entry = json!({"thread_id": thread, "source": "user", "text": format!("{word} words"), "tags": [word],
                 "metadata": {"word": word}, "images": image});
-            let reply = house.with(house.service.post("/v1/contexts", entry), false).await;
+            let reply = house
+                .with(house.service.post("/v1/contexts", entry), false)
+                .await;
             house.ids[i] = reply.json()["context_id"].as_i64().expect("an id");
         }
         house
@@ -57,8 +75,15 @@ impl House {
     /// What one of the keys gets.
     async fn with(&self, request: Request, narrowed: bool) -> Reply {
         let key = if narrowed { &self.narrowed } else { &self.all };
-        let reply = request.header("authorization", &format!("Bearer {key}")).send().await;
-        assert!(!narrowed || !reply.body.contains(CANARY), "it sees the other thread: {}", reply.body);
+        let reply = request
+            .header("authorization", &format!("Bearer {key}"))
+            .send()
+            .await;
+        assert!(
+            !narrowed || !reply.body.contains(CANARY),
+            "it sees the other thread: {}",
+            reply.body
+        );
         reply
     }
 
@@ -80,39 +105,101 @@ async fn a_key_narrowed_to_threads_reads_nothing_of_others() {
     for house in House::both().await {
         let service = &house.service;
         let [billing, team, secret] = house.ids;
-        assert_eq!(house.narrowed(service.get(&format!("/v1/contexts/{team}"))).await.status, StatusCode::OK);
-        let gone = house.narrowed(service.get(&format!("/v1/contexts/{secret}"))).await;
-        assert_eq!((gone.status, gone.reason().as_str()), (StatusCode::NOT_FOUND, "CONTEXT_NOT_FOUND"));
-        let listed = house.narrowed(service.get(&format!("/v1/contexts?ids={billing},{team},{secret}"))).await.json();
-        assert_eq!(listed["result"].as_array().map(Vec::len), Some(2), "{listed}");
+        assert_eq!(
+            house
+                .narrowed(service.get(&format!("/v1/contexts/{team}")))
+                .await
+                .status,
+            StatusCode::OK
+        );
+        let gone = house
+            .narrowed(service.get(&format!("/v1/contexts/{secret}")))
+            .await;
+        assert_eq!(
+            (gone.status, gone.reason().as_str()),
+            (StatusCode::NOT_FOUND, "CONTEXT_NOT_FOUND")
+        );
+        let listed = house
+            .narrowed(service.get(&format!("/v1/contexts?ids={billing},{team},{secret}")))
+            .await
+            .json();
+        assert_eq!(
+            listed["result"].as_array().map(Vec::len),
+            Some(2),
+            "{listed}"
+        );
 
         for (path, body, found) in [
             ("/v1/contexts/search", json!({}), 2),
             ("/v1/contexts/search", json!({"thread_id": "secret"}), 0),
             ("/v1/contexts/search", json!({"thread_id": "team-a/x"}), 1),
             ("/v1/contexts/search", json!({"tags": ["closed"]}), 0),
-            ("/v1/contexts/search", json!({"metadata": {"word": "open"}}), 2),
-            ("/v1/contexts/search", json!({"content_type": "multimodal", "limit": 1, "offset": 1}), 1),
+            (
+                "/v1/contexts/search",
+                json!({"metadata": {"word": "open"}}),
+                2,
+            ),
+            (
+                "/v1/contexts/search",
+                json!({"content_type": "multimodal", "limit": 1, "offset": 1}),
+                1,
+            ),
             ("/v1/contexts/search/fts", json!({"query": "words"}), 2),
-            ("/v1/contexts/search/fts", json!({"query": "words", "thread_id": "secret"}), 0),
-            ("/v1/contexts/search/fts", json!({"query": "words", "source": "user"}), 2),
+            (
+                "/v1/contexts/search/fts",
+                json!({"query": "words", "thread_id": "secret"}),
+                0,
+            ),
+            (
+                "/v1/contexts/search/fts",
+                json!({"query": "words", "source": "user"}),
+                2,
+            ),
             ("/v1/contexts/search/hybrid", json!({"query": "words"}), 2),
         ] {
-            let reply = house.narrowed(service.post(path, body.clone())).await.json();
+            let reply = house
+                .narrowed(service.post(path, body.clone()))
+                .await
+                .json();
             assert_eq!(reply["count"], found, "{path} {body}: {reply}");
         }
 
         let threads = house.narrowed(service.get("/v1/threads")).await.json();
-        let names: Vec<_> = threads["threads"].as_array().expect("threads").iter().map(|thread| thread["thread_id"].clone()).collect();
-        assert_eq!((json!(names), &threads["total_threads"]), (json!(["team-a/x", "billing"]), &json!(2)));
-        let page = house.narrowed(service.get("/v1/threads?limit=1&offset=1")).await.json();
-        assert_eq!((&page["threads"][0]["thread_id"], &page["total_threads"]), (&json!("billing"), &json!(2)));
+        let names: Vec<_> = threads["threads"]
+            .as_array()
+            .expect("threads")
+            .iter()
+            .map(|thread| thread["thread_id"].clone())
+            .collect();
+        assert_eq!(
+            (json!(names), &threads["total_threads"]),
+            (json!(["team-a/x", "billing"]), &json!(2))
+        );
+        let page = house
+            .narrowed(service.get("/v1/threads?limit=1&offset=1"))
+            .await
+            .json();
+        assert_eq!(
+            (&page["threads"][0]["thread_id"], &page["total_threads"]),
+            (&json!("billing"), &json!(2))
+        );
         let counts = house.narrowed(service.get("/v1/statistics")).await.json();
         assert_eq!(
-            json!([counts["total_entries"], counts["by_source"]["user"], counts["total_images"], counts["unique_tags"]]),
+            json!([
+                counts["total_entries"],
+                counts["by_source"]["user"],
+                counts["total_images"],
+                counts["unique_tags"]
+            ]),
             json!([2, 2, 2, 1])
         );
-        assert_eq!((&counts["by_content_type"]["multimodal"], &counts["fts"]["indexed_entries"]), (&json!(2), &json!(2)));
+        assert_eq!(
+            (
+                &counts["by_content_type"]["multimodal"],
+                &counts["fts"]["indexed_entries"]
+            ),
+            (&json!(2), &json!(2))
+        );
         for path in ["/v1/artifacts", "/v1/api-keys"] {
             assert!(refused(&house.narrowed(service.get(path)).await), "{path}");
         }
@@ -125,41 +212,130 @@ async fn a_key_narrowed_to_threads_changes_nothing_in_others() {
         let service = &house.service;
         let [billing, _, secret] = house.ids;
         let unknown = 4_000_000;
-        assert_eq!(house.narrowed(service.post("/v1/contexts", entry("team-a/new"))).await.status, StatusCode::CREATED);
-        assert!(refused(&house.narrowed(service.post("/v1/contexts", entry("secret"))).await));
-        assert!(refused(&house.narrowed(service.post("/v1/contexts", entry("team-a"))).await));
+        assert_eq!(
+            house
+                .narrowed(service.post("/v1/contexts", entry("team-a/new")))
+                .await
+                .status,
+            StatusCode::CREATED
+        );
+        assert!(refused(
+            &house
+                .narrowed(service.post("/v1/contexts", entry("secret")))
+                .await
+        ));
+        assert!(refused(
+            &house
+                .narrowed(service.post("/v1/contexts", entry("team-a")))
+                .await
+        ));
         let both = json!([entry("billing"), entry("secret")]);
-        let all = house.narrowed(service.post("/v1/contexts/batch", json!({"entries": both}))).await;
-        assert!(refused(&all) && all.json()["detail"].as_str().is_some_and(|detail| detail.contains("entries[1]")), "{}", all.body);
-        let some = house.narrowed(service.post("/v1/contexts/batch", json!({"entries": both, "atomic": false}))).await.json();
-        assert_eq!((&some["results"][0]["success"], &some["results"][1]["success"]), (&json!(true), &json!(false)), "{some}");
+        let all = house
+            .narrowed(service.post("/v1/contexts/batch", json!({"entries": both})))
+            .await;
+        assert!(
+            refused(&all)
+                && all.json()["detail"]
+                    .as_str()
+                    .is_some_and(|detail| detail.contains("entries[1]")),
+            "{}",
+            all.body
+        );
+        let some = house
+            .narrowed(service.post(
+                "/v1/contexts/batch",
+                json!({"entries": both, "atomic": false}),
+            ))
+            .await
+            .json();
+        assert_eq!(
+            (
+                &some["results"][0]["success"],
+                &some["results"][1]["success"]
+            ),
+            (&json!(true), &json!(false)),
+            "{some}"
+        );
 
         // The same answer as for an entry that does not exist.
         for request in [json!({"text": "changed"}), json!({"tags": []})] {
             let detail = async |id: i64| {
-                let reply = house.narrowed(service.patch(&format!("/v1/contexts/{id}"), request.clone())).await;
+                let reply = house
+                    .narrowed(service.patch(&format!("/v1/contexts/{id}"), request.clone()))
+                    .await;
                 assert_eq!(reply.status, StatusCode::NOT_FOUND);
-                reply.json()["detail"].as_str().expect("a sentence").replace(&id.to_string(), "ID")
+                reply.json()["detail"]
+                    .as_str()
+                    .expect("a sentence")
+                    .replace(&id.to_string(), "ID")
             };
             assert_eq!(detail(secret).await, detail(unknown).await);
         }
         let updates = json!([{"context_id": billing, "tags": ["new"]}, {"context_id": secret, "tags": ["new"]}]);
-        let all = house.narrowed(service.patch("/v1/contexts/batch", json!({"updates": updates}))).await;
+        let all = house
+            .narrowed(service.patch("/v1/contexts/batch", json!({"updates": updates})))
+            .await;
         assert_eq!(all.status, StatusCode::NOT_FOUND, "{}", all.body);
-        let some = house.narrowed(service.patch("/v1/contexts/batch", json!({"updates": updates, "atomic": false}))).await.json();
-        assert_eq!((&some["results"][0]["success"], &some["results"][1]["success"]), (&json!(true), &json!(false)), "{some}");
+        let some = house
+            .narrowed(service.patch(
+                "/v1/contexts/batch",
+                json!({"updates": updates, "atomic": false}),
+            ))
+            .await
+            .json();
+        assert_eq!(
+            (
+                &some["results"][0]["success"],
+                &some["results"][1]["success"]
+            ),
+            (&json!(true), &json!(false)),
+            "{some}"
+        );
 
-        assert!(refused(&house.narrowed(service.post("/v1/contexts/delete", json!({"thread_id": "secret"}))).await));
+        assert!(refused(
+            &house
+                .narrowed(service.post("/v1/contexts/delete", json!({"thread_id": "secret"})))
+                .await
+        ));
         let threads = json!({"thread_ids": ["billing", "secret"]});
-        assert!(refused(&house.narrowed(service.post("/v1/contexts/batch-delete", threads)).await));
-        assert_eq!(house.narrowed(service.delete(&format!("/v1/contexts/{secret}"))).await.json()["deleted_count"], 0);
-        for body in [json!({"context_ids": [secret, unknown]}), json!({"context_ids": [secret], "source": "user"})] {
-            let path = if body.get("source").is_some() { "/v1/contexts/batch-delete" } else { "/v1/contexts/delete" };
-            assert_eq!(house.narrowed(service.post(path, body)).await.json()["deleted_count"], 0);
+        assert!(refused(
+            &house
+                .narrowed(service.post("/v1/contexts/batch-delete", threads))
+                .await
+        ));
+        assert_eq!(
+            house
+                .narrowed(service.delete(&format!("/v1/contexts/{secret}")))
+                .await
+                .json()["deleted_count"],
+            0
+        );
+        for body in [
+            json!({"context_ids": [secret, unknown]}),
+            json!({"context_ids": [secret], "source": "user"}),
+        ] {
+            let path = if body.get("source").is_some() {
+                "/v1/contexts/batch-delete"
+            } else {
+                "/v1/contexts/delete"
+            };
+            assert_eq!(
+                house.narrowed(service.post(path, body)).await.json()["deleted_count"],
+                0
+            );
         }
-        let still = house.with(service.get(&format!("/v1/contexts/{secret}")), false).await.json();
-        assert_eq!((&still["version"], &still["text_content"]), (&json!(1), &json!("canary words")));
-        let deleted = house.narrowed(service.post("/v1/contexts/delete", json!({"thread_id": "billing"}))).await.json();
+        let still = house
+            .with(service.get(&format!("/v1/contexts/{secret}")), false)
+            .await
+            .json();
+        assert_eq!(
+            (&still["version"], &still["text_content"]),
+            (&json!(1), &json!("canary words"))
+        );
+        let deleted = house
+            .narrowed(service.post("/v1/contexts/delete", json!({"thread_id": "billing"})))
+            .await
+            .json();
         assert!(deleted["deleted_count"].as_i64() > Some(0), "{deleted}");
     }
 }
@@ -169,21 +345,50 @@ async fn a_key_says_which_threads_it_reaches_and_a_replacement_reaches_the_same(
     let house = House::build(None).await;
     let service = &house.service;
     let body = json!({"name": "bot", "threads": ["b", "a*", "ab"]});
-    let made = house.with(service.post("/v1/api-keys", body), false).await.json();
-    assert_eq!((&made["api_key"]["threads"], &made["api_key"]["only"]), (&json!(["b", "a*"]), &json!("contexts")));
+    let made = house
+        .with(service.post("/v1/api-keys", body), false)
+        .await
+        .json();
+    assert_eq!(
+        (&made["api_key"]["threads"], &made["api_key"]["only"]),
+        (&json!(["b", "a*"]), &json!("contexts"))
+    );
     let key_id = made["api_key"]["id"].as_str().expect("an id").to_owned();
-    let command = context_engine::Admin::RotateKey { owner: "default".to_owned(), key_id };
+    let command = context_engine::Admin::RotateKey {
+        owner: "default".to_owned(),
+        key_id,
+    };
     let rotated = service.engine.administer(command).await.expect("a key");
     let key = format!("Bearer {}", rotated.lines().next().expect("the key"));
-    let inside = service.post("/v1/contexts", entry("apple")).header("authorization", &key).send().await;
-    let outside = service.post("/v1/contexts", entry("c")).header("authorization", &key).send().await;
-    assert_eq!((inside.status, refused(&outside)), (StatusCode::CREATED, true));
+    let inside = service
+        .post("/v1/contexts", entry("apple"))
+        .header("authorization", &key)
+        .send()
+        .await;
+    let outside = service
+        .post("/v1/contexts", entry("c"))
+        .header("authorization", &key)
+        .send()
+        .await;
+    assert_eq!(
+        (inside.status, refused(&outside)),
+        (StatusCode::CREATED, true)
+    );
     for (body, field) in [
         (json!({"name": "x", "threads": []}), "threads"),
         (json!({"name": "x", "threads": ["*"]}), "threads[0]"),
-        (json!({"name": "x", "threads": ["a"], "only": "artifacts"}), "threads"),
+        (
+            json!({"name": "x", "threads": ["a"], "only": "artifacts"}),
+            "threads",
+        ),
     ] {
         let reply = house.with(service.post("/v1/api-keys", body), false).await;
-        assert_eq!((reply.status, reply.json()["violations"][0]["field"].as_str()), (StatusCode::BAD_REQUEST, Some(field)));
+        assert_eq!(
+            (
+                reply.status,
+                reply.json()["violations"][0]["field"].as_str()
+            ),
+            (StatusCode::BAD_REQUEST, Some(field))
+        );
     }
 }

@@ -52,19 +52,34 @@ struct Made {
 /// One caller of an owner whom all share, narrowed to the thread that is called like the canary.
 fn narrowed(number: usize) -> Caller {
     let threads = m::ThreadSet::from_shown(&[format!("thread {}", canary(number))]).unwrap();
-    Caller { reach: Reach::Threads(Arc::new(threads)), ..caller("shared") }
+    Caller {
+        reach: Reach::Threads(Arc::new(threads)),
+        ..caller("shared")
+    }
 }
 
-async fn step(engine: &Engine, me: Caller, random: &mut Random, owner: usize, made: &mut HashMap<usize, Made>) -> String {
+async fn step(
+    engine: &Engine,
+    me: Caller,
+    random: &mut Random,
+    owner: usize,
+    made: &mut HashMap<usize, Made>,
+) -> String {
     let word = canary(owner);
     let write = WriteContext::default;
     let theirs = usize::try_from(random.below(OWNERS as u64)).unwrap();
     let artifact_id = {
         let all = &made.entry(theirs).or_default().artifacts;
         let chosen = usize::try_from(random.below(all.len().max(1) as u64)).unwrap();
-        all.get(chosen).cloned().unwrap_or_else(|| "123e4567-e89b-12d3-a456-426614174000".to_owned())
+        all.get(chosen)
+            .cloned()
+            .unwrap_or_else(|| "123e4567-e89b-12d3-a456-426614174000".to_owned())
     };
-    let query = if random.below(2) == 0 { canary(theirs) } else { "common".to_owned() };
+    let query = if random.below(2) == 0 {
+        canary(theirs)
+    } else {
+        "common".to_owned()
+    };
     let text = format!("{word} common words {}", random.below(1_000_000));
     let context_id = i64::try_from(random.below(50) + 1).unwrap();
     /// What came back, as anybody on the wire would see it.
@@ -79,7 +94,14 @@ async fn step(engine: &Engine, me: Caller, random: &mut Random, owner: usize, ma
             let metadata = serde_json::json!({"word": word}).as_object().cloned();
             let tags = Some(vec![word.clone(), "common".to_owned()]);
             let thread_id = format!("thread {word}");
-            let request = m::StoreContextRequest { thread_id, source: "user".to_owned(), text, metadata, tags, images: None };
+            let request = m::StoreContextRequest {
+                thread_id,
+                source: "user".to_owned(),
+                text,
+                metadata,
+                tags,
+                images: None,
+            };
             let reply = engine.store_context(&me, request, write()).await;
             if reply.is_ok() {
                 made.entry(owner).or_default().contexts += 1;
@@ -87,63 +109,167 @@ async fn step(engine: &Engine, me: Caller, random: &mut Random, owner: usize, ma
             shown(reply)
         }
         2 => {
-            let request = m::CreateArtifactRequest { content: format!("# {word}\n{text}"), ..Default::default() };
+            let request = m::CreateArtifactRequest {
+                content: format!("# {word}\n{text}"),
+                ..Default::default()
+            };
             let reply = engine.create_artifact(&me, request, write()).await;
             if let Ok(reply) = &reply {
-                made.entry(owner).or_default().artifacts.push(reply.id.clone());
+                made.entry(owner)
+                    .or_default()
+                    .artifacts
+                    .push(reply.id.clone());
             }
             shown(reply)
         }
-        3 => shown(engine.get_context_by_ids(&me, m::GetContextByIdsRequest { context_ids: vec![context_id], ..Default::default() }).await),
-        4 => shown(engine.search_context(&me, m::SearchContextRequest { tags: Some(vec![query]), ..Default::default() }).await),
+        3 => shown(
+            engine
+                .get_context_by_ids(
+                    &me,
+                    m::GetContextByIdsRequest {
+                        context_ids: vec![context_id],
+                        ..Default::default()
+                    },
+                )
+                .await,
+        ),
+        4 => shown(
+            engine
+                .search_context(
+                    &me,
+                    m::SearchContextRequest {
+                        tags: Some(vec![query]),
+                        ..Default::default()
+                    },
+                )
+                .await,
+        ),
         5 => {
-            let request = m::FtsSearchContextRequest { query, highlight: Some(true), ..Default::default() };
+            let request = m::FtsSearchContextRequest {
+                query,
+                highlight: Some(true),
+                ..Default::default()
+            };
             // The query is echoed, and it may be another owner's word.
-            shown(engine.fts_search_context(&me, request).await.map(|reply| reply.results))
+            shown(
+                engine
+                    .fts_search_context(&me, request)
+                    .await
+                    .map(|reply| reply.results),
+            )
         }
         6 => {
-            let listed = engine.list_threads(&me, m::ListThreadsRequest::default()).await.unwrap();
+            let listed = engine
+                .list_threads(&me, m::ListThreadsRequest::default())
+                .await
+                .unwrap();
             let entries: i64 = listed.threads.iter().map(|thread| thread.entry_count).sum();
             let stored = made.entry(owner).or_default().contexts;
-            assert_eq!((entries, listed.threads.len()), (stored, usize::from(stored > 0)), "it lists threads of others");
+            assert_eq!(
+                (entries, listed.threads.len()),
+                (stored, usize::from(stored > 0)),
+                "it lists threads of others"
+            );
             shown(Ok(listed))
         }
         7 => {
             let statistics = engine.get_statistics(&me, None).await.unwrap();
             let stored = made.entry(owner).or_default().contexts;
             let tags = if stored > 0 { 2 } else { 0 };
-            assert_eq!((statistics.total_entries, statistics.unique_tags), (stored, tags), "it counts entries of others");
+            assert_eq!(
+                (statistics.total_entries, statistics.unique_tags),
+                (stored, tags),
+                "it counts entries of others"
+            );
             assert!(statistics.connection_metrics.is_none());
             shown(Ok(statistics))
         }
         8 => {
-            let request = m::UpdateContextRequest { context_id, text: Some(text), ..Default::default() };
+            let request = m::UpdateContextRequest {
+                context_id,
+                text: Some(text),
+                ..Default::default()
+            };
             shown(engine.update_context(&me, request, write()).await)
         }
-        9 => shown(engine.get_artifact(&me, m::GetArtifactRequest { artifact_id, ..Default::default() }).await),
+        9 => shown(
+            engine
+                .get_artifact(
+                    &me,
+                    m::GetArtifactRequest {
+                        artifact_id,
+                        ..Default::default()
+                    },
+                )
+                .await,
+        ),
         10 => {
-            let request = m::UpdateArtifactRequest { artifact_id, content: Some(format!("# {word}\n{text}")), ..Default::default() };
+            let request = m::UpdateArtifactRequest {
+                artifact_id,
+                content: Some(format!("# {word}\n{text}")),
+                ..Default::default()
+            };
             shown(engine.update_artifact(&me, request, write()).await)
         }
         11 => {
-            let listed = engine.list_artifacts(&me, m::ListArtifactsRequest { limit: Some(50), ..Default::default() }).await;
+            let listed = engine
+                .list_artifacts(
+                    &me,
+                    m::ListArtifactsRequest {
+                        limit: Some(50),
+                        ..Default::default()
+                    },
+                )
+                .await;
             let total = listed.as_ref().map_or(0, |listed| listed.total);
-            assert_eq!(usize::try_from(total).unwrap(), made.entry(owner).or_default().artifacts.len(), "it counts artifacts of others");
+            assert_eq!(
+                usize::try_from(total).unwrap(),
+                made.entry(owner).or_default().artifacts.len(),
+                "it counts artifacts of others"
+            );
             shown(listed)
         }
         12 => {
-            let found = engine.search_artifacts(&me, m::SearchArtifactsRequest { query, ..Default::default() }).await;
-            shown(found.map(|found| found.result.into_iter().map(|hit| (hit.id, hit.title, hit.content_preview)).collect::<Vec<_>>()))
+            let found = engine
+                .search_artifacts(
+                    &me,
+                    m::SearchArtifactsRequest {
+                        query,
+                        ..Default::default()
+                    },
+                )
+                .await;
+            shown(found.map(|found| {
+                found
+                    .result
+                    .into_iter()
+                    .map(|hit| (hit.id, hit.title, hit.content_preview))
+                    .collect::<Vec<_>>()
+            }))
         }
         _ => {
             if random.below(4) == 0 {
-                let deleted = engine.delete_artifact(&me, m::DeleteArtifactRequest { artifact_id: artifact_id.clone() }, write()).await;
+                let deleted = engine
+                    .delete_artifact(
+                        &me,
+                        m::DeleteArtifactRequest {
+                            artifact_id: artifact_id.clone(),
+                        },
+                        write(),
+                    )
+                    .await;
                 if deleted.is_ok() {
-                    made.entry(owner).or_default().artifacts.retain(|id| *id != artifact_id);
+                    made.entry(owner)
+                        .or_default()
+                        .artifacts
+                        .retain(|id| *id != artifact_id);
                 }
                 shown(deleted)
             } else {
-                let request = m::ListArtifactVersionsRequest { artifact_id, ..Default::default() };
+                let request = m::ListArtifactVersionsRequest {
+                    artifact_id,
+                    ..Default::default()
+                };
                 shown(engine.list_artifact_versions(&me, request).await)
             }
         }
@@ -157,15 +283,35 @@ async fn ten_owners_never_see_anything_of_each_other() {
     let mut makers = HashMap::new();
     for _ in 0..OPERATIONS {
         let owner = usize::try_from(random.below(OWNERS as u64)).unwrap();
-        let seen = step(&service.engine, caller(&format!("owner-{owner}")), &mut random, owner, &mut made).await;
-        makers.extend(made.get(&owner).and_then(|made: &Made| made.artifacts.last()).map(|id| (id.clone(), owner)));
+        let seen = step(
+            &service.engine,
+            caller(&format!("owner-{owner}")),
+            &mut random,
+            owner,
+            &mut made,
+        )
+        .await;
+        makers.extend(
+            made.get(&owner)
+                .and_then(|made: &Made| made.artifacts.last())
+                .map(|id| (id.clone(), owner)),
+        );
         // A refusal repeats the id that was asked for.
         if seen.starts_with(['{', '[']) {
-            let foreign = seen.split('"').find(|id| makers.get(*id).is_some_and(|maker| *maker != owner));
-            assert_eq!(foreign, None, "owner {owner} sees an artifact of another: {seen}");
+            let foreign = seen
+                .split('"')
+                .find(|id| makers.get(*id).is_some_and(|maker| *maker != owner));
+            assert_eq!(
+                foreign, None,
+                "owner {owner} sees an artifact of another: {seen}"
+            );
         }
         for other in (0..OWNERS).filter(|other| *other != owner) {
-            assert!(!seen.contains(&canary(other)), "owner {owner} sees {}: {seen}", canary(other));
+            assert!(
+                !seen.contains(&canary(other)),
+                "owner {owner} sees {}: {seen}",
+                canary(other)
+            );
         }
     }
 }
@@ -176,12 +322,28 @@ async fn callers_narrowed_to_threads_never_see_anything_of_each_other() {
     let (mut random, mut made) = (Random(0xcafe), HashMap::new());
     for _ in 0..OPERATIONS {
         let number = usize::try_from(random.below(OWNERS as u64)).unwrap();
-        let seen = step(&service.engine, narrowed(number), &mut random, number, &mut made).await;
+        let seen = step(
+            &service.engine,
+            narrowed(number),
+            &mut random,
+            number,
+            &mut made,
+        )
+        .await;
         for other in (0..OWNERS).filter(|other| *other != number) {
-            assert!(!seen.contains(&canary(other)), "caller {number} sees {}: {seen}", canary(other));
+            assert!(
+                !seen.contains(&canary(other)),
+                "caller {number} sees {}: {seen}",
+                canary(other)
+            );
         }
     }
-    let stored = service.engine.get_statistics(&caller("shared"), None).await.unwrap().total_entries;
+    let stored = service
+        .engine
+        .get_statistics(&caller("shared"), None)
+        .await
+        .unwrap()
+        .total_entries;
     assert!(stored > 1000, "they did something: {stored}");
 }
 
@@ -190,14 +352,37 @@ async fn what_others_write_moves_no_score_and_no_rank() {
     let service = Service::start().await;
     let me = caller("me");
     for i in 0..50 {
-        let text = format!("{} common words {}", if i % 3 == 0 { "rare" } else { "other" }, "common ".repeat(i % 5));
-        let request =
-            m::StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: format!("{text} {i}"), ..Default::default() };
-        service.engine.store_context(&me, request, WriteContext::default()).await.unwrap();
+        let text = format!(
+            "{} common words {}",
+            if i % 3 == 0 { "rare" } else { "other" },
+            "common ".repeat(i % 5)
+        );
+        let request = m::StoreContextRequest {
+            thread_id: "t".into(),
+            source: "user".into(),
+            text: format!("{text} {i}"),
+            ..Default::default()
+        };
+        service
+            .engine
+            .store_context(&me, request, WriteContext::default())
+            .await
+            .unwrap();
     }
     let ranked = || async {
-        let request = m::FtsSearchContextRequest { query: "rare common".into(), limit: Some(50), ..Default::default() };
-        serde_json::to_string(&service.engine.fts_search_context(&me, request).await.unwrap()).unwrap()
+        let request = m::FtsSearchContextRequest {
+            query: "rare common".into(),
+            limit: Some(50),
+            ..Default::default()
+        };
+        serde_json::to_string(
+            &service
+                .engine
+                .fts_search_context(&me, request)
+                .await
+                .unwrap(),
+        )
+        .unwrap()
     };
     let before = ranked().await;
     for _ in 0..10 {
@@ -207,8 +392,15 @@ async fn what_others_write_moves_no_score_and_no_rank() {
             text: format!("rare rare common {i}"),
             ..Default::default()
         };
-        let request = m::StoreContextBatchRequest { entries: (0..100).map(entry).collect(), atomic: None };
-        service.engine.store_context_batch(&caller("them"), request, WriteContext::default()).await.unwrap();
+        let request = m::StoreContextBatchRequest {
+            entries: (0..100).map(entry).collect(),
+            atomic: None,
+        };
+        service
+            .engine
+            .store_context_batch(&caller("them"), request, WriteContext::default())
+            .await
+            .unwrap();
     }
     assert_eq!(ranked().await, before);
 }
@@ -218,22 +410,106 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     let service = Service::start().await;
     let (me, them) = (caller("me"), caller("them"));
     for who in [&me, &them] {
-        let request = m::StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: "words".into(), ..Default::default() };
-        service.engine.store_context(who, request, WriteContext::default()).await.unwrap();
-        let request = m::CreateArtifactRequest { content: "# Words".into(), ..Default::default() };
-        service.engine.create_artifact(who, request, WriteContext::default()).await.unwrap();
+        let request = m::StoreContextRequest {
+            thread_id: "t".into(),
+            source: "user".into(),
+            text: "words".into(),
+            ..Default::default()
+        };
+        service
+            .engine
+            .store_context(who, request, WriteContext::default())
+            .await
+            .unwrap();
+        let request = m::CreateArtifactRequest {
+            content: "# Words".into(),
+            ..Default::default()
+        };
+        service
+            .engine
+            .create_artifact(who, request, WriteContext::default())
+            .await
+            .unwrap();
     }
     let erase = Admin::EraseOwner { owner: "me".into() };
-    assert_eq!(service.engine.administer(erase.clone()).await.unwrap(), "Erased owner me: 1 contexts, 1 artifacts, 0 active keys.\n");
-    assert_eq!(service.engine.administer(erase).await.unwrap(), "There is no owner me.\n");
-    assert_eq!(service.engine.administer(Admin::Audit { owner: "me".into(), from: None }).await.unwrap(), "");
-    assert_eq!(service.engine.list_artifacts(&me, m::ListArtifactsRequest::default()).await.unwrap().total, 0);
-    assert_eq!(service.engine.list_artifacts(&them, m::ListArtifactsRequest::default()).await.unwrap().total, 1);
-    let request = m::StoreContextRequest { thread_id: "t".into(), source: "user".into(), text: "other".into(), ..Default::default() };
-    let again = service.engine.store_context(&me, request, WriteContext::default()).await.unwrap();
+    assert_eq!(
+        service.engine.administer(erase.clone()).await.unwrap(),
+        "Erased owner me: 1 contexts, 1 artifacts, 0 active keys.\n"
+    );
+    assert_eq!(
+        service.engine.administer(erase).await.unwrap(),
+        "There is no owner me.\n"
+    );
+    assert_eq!(
+        service
+            .engine
+            .administer(Admin::Audit {
+                owner: "me".into(),
+                from: None
+            })
+            .await
+            .unwrap(),
+        ""
+    );
+    assert_eq!(
+        service
+            .engine
+            .list_artifacts(&me, m::ListArtifactsRequest::default())
+            .await
+            .unwrap()
+            .total,
+        0
+    );
+    assert_eq!(
+        service
+            .engine
+            .list_artifacts(&them, m::ListArtifactsRequest::default())
+            .await
+            .unwrap()
+            .total,
+        1
+    );
+    let request = m::StoreContextRequest {
+        thread_id: "t".into(),
+        source: "user".into(),
+        text: "other".into(),
+        ..Default::default()
+    };
+    let again = service
+        .engine
+        .store_context(&me, request, WriteContext::default())
+        .await
+        .unwrap();
     assert!(!again.duplicate);
-    let search = |query: &str| m::FtsSearchContextRequest { query: query.into(), ..Default::default() };
-    assert_eq!(service.engine.fts_search_context(&me, search("words")).await.unwrap().count, 0);
-    assert_eq!(service.engine.fts_search_context(&me, search("other")).await.unwrap().count, 1);
-    assert_eq!(service.engine.fts_search_context(&them, search("words")).await.unwrap().count, 1);
+    let search = |query: &str| m::FtsSearchContextRequest {
+        query: query.into(),
+        ..Default::default()
+    };
+    assert_eq!(
+        service
+            .engine
+            .fts_search_context(&me, search("words"))
+            .await
+            .unwrap()
+            .count,
+        0
+    );
+    assert_eq!(
+        service
+            .engine
+            .fts_search_context(&me, search("other"))
+            .await
+            .unwrap()
+            .count,
+        1
+    );
+    assert_eq!(
+        service
+            .engine
+            .fts_search_context(&them, search("words"))
+            .await
+            .unwrap()
+            .count,
+        1
+    );
 }

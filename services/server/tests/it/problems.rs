@@ -19,13 +19,44 @@ async fn failures_look_like_this() {
         ("unknown entry", service.get("/v1/contexts/5")),
         ("malformed id", service.get("/v1/contexts/0x5")),
         ("malformed percent", service.get("/v1/contexts/%ff")),
-        ("malformed query", service.get("/v1/threads?limit=many&colour=red")),
-        ("range", service.post("/v1/contexts/search", json!({"limit": 500}))),
-        ("no body", service.request("POST", "/v1/contexts").header("content-type", "application/json")),
-        ("broken body", service.request("POST", "/v1/contexts").header("content-type", "application/json").body("{\"a\":")),
-        ("unknown field", service.post("/v1/contexts", json!({"thread": "t"}))),
-        ("media type", service.request("POST", "/v1/contexts").header("content-type", "text/plain").body("{}")),
-        ("compressed", service.post("/v1/contexts", json!({})).header("content-encoding", "gzip")),
+        (
+            "malformed query",
+            service.get("/v1/threads?limit=many&colour=red"),
+        ),
+        (
+            "range",
+            service.post("/v1/contexts/search", json!({"limit": 500})),
+        ),
+        (
+            "no body",
+            service
+                .request("POST", "/v1/contexts")
+                .header("content-type", "application/json"),
+        ),
+        (
+            "broken body",
+            service
+                .request("POST", "/v1/contexts")
+                .header("content-type", "application/json")
+                .body("{\"a\":"),
+        ),
+        (
+            "unknown field",
+            service.post("/v1/contexts", json!({"thread": "t"})),
+        ),
+        (
+            "media type",
+            service
+                .request("POST", "/v1/contexts")
+                .header("content-type", "text/plain")
+                .body("{}"),
+        ),
+        (
+            "compressed",
+            service
+                .post("/v1/contexts", json!({}))
+                .header("content-encoding", "gzip"),
+        ),
     ];
     let mut shown = serde_json::Map::new();
     for (name, request) in requests {
@@ -39,9 +70,21 @@ async fn failures_look_like_this() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_method_that_a_route_lacks_is_answered_with_those_it_has() {
     let service = Service::start().await;
-    let reply = service.request("PUT", "/v1/contexts/batch").json(&json!({})).send().await;
-    assert_eq!((reply.status.as_u16(), reply.reason().as_str()), (405, "METHOD_NOT_ALLOWED"));
-    let mut allowed: Vec<_> = reply.header("allow").unwrap().split(',').map(str::trim).collect();
+    let reply = service
+        .request("PUT", "/v1/contexts/batch")
+        .json(&json!({}))
+        .send()
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.reason().as_str()),
+        (405, "METHOD_NOT_ALLOWED")
+    );
+    let mut allowed: Vec<_> = reply
+        .header("allow")
+        .unwrap()
+        .split(',')
+        .map(str::trim)
+        .collect();
     allowed.sort_unstable();
     assert_eq!(allowed, ["PATCH", "POST"]);
 }
@@ -49,8 +92,19 @@ async fn a_method_that_a_route_lacks_is_answered_with_those_it_has() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_bad_field_is_named_at_once() {
     let service = Service::start().await;
-    let reply = service.post("/v1/contexts", json!({"thread_id": " ", "source": "bot", "text": ""})).send().await;
+    let reply = service
+        .post(
+            "/v1/contexts",
+            json!({"thread_id": " ", "source": "bot", "text": ""}),
+        )
+        .send()
+        .await;
     let problem = reply.json();
-    let fields: Vec<_> = problem["violations"].as_array().unwrap().iter().map(|violation| violation["field"].as_str().unwrap()).collect();
+    let fields: Vec<_> = problem["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|violation| violation["field"].as_str().unwrap())
+        .collect();
     assert_eq!(fields, ["thread_id", "source", "text"]);
 }

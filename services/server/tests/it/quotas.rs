@@ -19,8 +19,13 @@ pub async fn services(flags: &[&str]) -> Vec<(Service, Option<TestDatabase>)> {
 }
 
 fn refused(reply: &Reply, what: &str) -> bool {
-    let detail = reply.json()["detail"].as_str().unwrap_or_default().to_owned();
-    reply.status == StatusCode::INSUFFICIENT_STORAGE && reply.reason() == "QUOTA_EXCEEDED" && detail.contains(what)
+    let detail = reply.json()["detail"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    reply.status == StatusCode::INSUFFICIENT_STORAGE
+        && reply.reason() == "QUOTA_EXCEEDED"
+        && detail.contains(what)
 }
 
 fn entry(text: &str) -> Value {
@@ -35,22 +40,54 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
         }
         let two = json!({"entries": [entry("third"), entry("fourth")]});
         let reply = service.post("/v1/contexts/batch", two).send().await;
-        assert!(refused(&reply, "2 of at most 3 context entries"), "{}", reply.body);
+        assert!(
+            refused(&reply, "2 of at most 3 context entries"),
+            "{}",
+            reply.body
+        );
         let third = service.store("t", "third").await;
         let reply = service.post("/v1/contexts", entry("fourth")).send().await;
-        assert!(refused(&reply, "3 of at most 3 context entries"), "{}", reply.body);
-        let changed = service.patch(&format!("/v1/contexts/{third}"), json!({"text": "changed"})).send().await;
-        assert_eq!(changed.status, StatusCode::OK, "what adds none is not refused");
-        assert_eq!(service.delete(&format!("/v1/contexts/{third}")).send().await.json()["deleted_count"], 1);
+        assert!(
+            refused(&reply, "3 of at most 3 context entries"),
+            "{}",
+            reply.body
+        );
+        let changed = service
+            .patch(&format!("/v1/contexts/{third}"), json!({"text": "changed"}))
+            .send()
+            .await;
+        assert_eq!(
+            changed.status,
+            StatusCode::OK,
+            "what adds none is not refused"
+        );
+        assert_eq!(
+            service
+                .delete(&format!("/v1/contexts/{third}"))
+                .send()
+                .await
+                .json()["deleted_count"],
+            1
+        );
         // It is counted again within a second.
-        while service.post("/v1/contexts", entry("fourth")).send().await.status != StatusCode::CREATED {
+        while service
+            .post("/v1/contexts", entry("fourth"))
+            .send()
+            .await
+            .status
+            != StatusCode::CREATED
+        {
             tokio::task::yield_now().await;
         }
 
         let artifact = || service.post("/v1/artifacts", json!({"content": "# Plan"}));
         assert_eq!(artifact().send().await.status, StatusCode::CREATED);
         let reply = artifact().send().await;
-        assert!(refused(&reply, "1 of at most 1 artifacts"), "{}", reply.body);
+        assert!(
+            refused(&reply, "1 of at most 1 artifacts"),
+            "{}",
+            reply.body
+        );
     }
 }
 
@@ -58,30 +95,72 @@ async fn an_owner_has_no_more_entries_and_artifacts_than_it_may() {
 async fn an_owner_has_no_more_bytes_than_it_may_and_sees_its_own_alone() {
     for (service, _database) in services(&["--auth=keys", "--quota-mb=1"]).await {
         let all = ["read", "write", "delete"];
-        let (one, other) = (service.key("one", &all).await.text, service.key("other", &all).await.text);
-        let store = |key: &str, text: String| service.post("/v1/contexts", entry(&text)).header("authorization", key).send();
-        let size =
-            async |key: &str| service.get("/v1/statistics").header("authorization", key).send().await.json()["database_size_mb"].clone();
+        let (one, other) = (
+            service.key("one", &all).await.text,
+            service.key("other", &all).await.text,
+        );
+        let store = |key: &str, text: String| {
+            service
+                .post("/v1/contexts", entry(&text))
+                .header("authorization", key)
+                .send()
+        };
+        let size = async |key: &str| {
+            service
+                .get("/v1/statistics")
+                .header("authorization", key)
+                .send()
+                .await
+                .json()["database_size_mb"]
+                .clone()
+        };
         let large = "word ".repeat(120_000);
         assert_eq!(store(&one, large.clone()).await.status, StatusCode::CREATED);
         let reply = store(&one, format!("{large}.")).await;
-        assert!(refused(&reply, "of at most 1048576 bytes"), "{}", reply.body);
-        let reply = service.post("/v1/artifacts", json!({"content": "x".repeat(100_000)})).header("authorization", &one).send().await;
+        assert!(
+            refused(&reply, "of at most 1048576 bytes"),
+            "{}",
+            reply.body
+        );
+        let reply = service
+            .post("/v1/artifacts", json!({"content": "x".repeat(100_000)}))
+            .header("authorization", &one)
+            .send()
+            .await;
         assert_eq!(reply.status, StatusCode::CREATED, "it fits: {}", reply.body);
-        assert_eq!(store(&other, large.clone()).await.status, StatusCode::CREATED, "each owner has a quota of its own");
-        assert_eq!((size(&one).await, size(&other).await), (json!(0.67), json!(0.57)));
+        assert_eq!(
+            store(&other, large.clone()).await.status,
+            StatusCode::CREATED,
+            "each owner has a quota of its own"
+        );
+        assert_eq!(
+            (size(&one).await, size(&other).await),
+            (json!(0.67), json!(0.57))
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
     for (service, _database) in services(&["--quota-entries=1", "--quota-artifacts=1"]).await {
-        let keyed = |path: &str, body: Value, key: &str| service.post(path, body).header("idempotency-key", key).send();
-        for (path, body) in [("/v1/contexts", entry("first")), ("/v1/artifacts", json!({"content": "# Plan"}))] {
+        let keyed = |path: &str, body: Value, key: &str| {
+            service
+                .post(path, body)
+                .header("idempotency-key", key)
+                .send()
+        };
+        for (path, body) in [
+            ("/v1/contexts", entry("first")),
+            ("/v1/artifacts", json!({"content": "# Plan"})),
+        ] {
             let first = keyed(path, body.clone(), path).await;
             assert_eq!(first.status, StatusCode::CREATED, "{}", first.body);
             let again = keyed(path, body.clone(), path).await;
-            assert_eq!((again.status, again.json()), (StatusCode::CREATED, first.json()), "the retry of {path}");
+            assert_eq!(
+                (again.status, again.json()),
+                (StatusCode::CREATED, first.json()),
+                "the retry of {path}"
+            );
             let new = keyed(path, body, "another-key").await;
             assert!(refused(&new, "1 of at most 1"), "{}", new.body);
         }
@@ -92,9 +171,16 @@ async fn a_retry_gets_its_reply_when_the_quota_is_reached() {
 async fn an_owner_s_stored_outcomes_are_bounded_and_none_is_forgotten_early() {
     for (service, _database) in services(&["--idempotency-mb=1"]).await {
         // Of entries that do not exist, so that all that is stored are outcomes.
-        let updates: Vec<Value> = (1..=100).map(|id| json!({"context_id": id, "text": "x"})).collect();
+        let updates: Vec<Value> = (1..=100)
+            .map(|id| json!({"context_id": id, "text": "x"}))
+            .collect();
         let body = json!({"updates": updates, "atomic": false});
-        let update = |key: String| service.patch("/v1/contexts/batch", body.clone()).header("idempotency-key", &key).send();
+        let update = |key: String| {
+            service
+                .patch("/v1/contexts/batch", body.clone())
+                .header("idempotency-key", &key)
+                .send()
+        };
         let first = update("first".to_owned()).await;
         assert_eq!(first.status, StatusCode::OK, "{}", first.body);
         let mut more = 0;
@@ -108,7 +194,11 @@ async fn an_owner_s_stored_outcomes_are_bounded_and_none_is_forgotten_early() {
         };
         assert!(refused(&last, "of at most 1048576 bytes"), "{}", last.body);
         let again = update("first".to_owned()).await;
-        assert_eq!((again.status, again.json()), (StatusCode::OK, first.json()), "the oldest is still there");
+        assert_eq!(
+            (again.status, again.json()),
+            (StatusCode::OK, first.json()),
+            "the oldest is still there"
+        );
         service.store("t", "without a key").await;
     }
 }

@@ -35,7 +35,10 @@ impl Reranker for Changing {
         if let (true, Some((url, change))) = (count < self.at_most, self.change.get()) {
             let mut change = change.clone();
             change["metadata"] = json!({"count": count});
-            let reply = Request::new("PATCH", url.clone()).json(&change).send().await;
+            let reply = Request::new("PATCH", url.clone())
+                .json(&change)
+                .send()
+                .await;
             assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
         }
         Ok(vec![0.5; texts.len()])
@@ -43,14 +46,23 @@ impl Reranker for Changing {
 }
 
 fn model() -> String {
-    concat!("--embedding-model-path=", env!("CARGO_MANIFEST_DIR"), "/../bert/tests/reference/cross-encoder").to_owned()
+    concat!(
+        "--embedding-model-path=",
+        env!("CARGO_MANIFEST_DIR"),
+        "/../bert/tests/reference/cross-encoder"
+    )
+    .to_owned()
 }
 
 /// Services on each database, whose results change `at_most` so often while they are searched, and the entry that does.
 async fn services(at_most: u64, change: Value) -> Vec<(Service, i64, Option<TestDatabase>)> {
     let mut started = Vec::new();
     for database in [None, TestDatabase::empty().await] {
-        let mut flags = vec!["--embedding-provider=auto".to_owned(), model(), "--rerank-timeout-ms=60000".to_owned()];
+        let mut flags = vec![
+            "--embedding-provider=auto".to_owned(),
+            model(),
+            "--rerank-timeout-ms=60000".to_owned(),
+        ];
         match &database {
             Some(database) => flags.extend([
                 "--storage-backend=postgresql".to_owned(),
@@ -60,13 +72,20 @@ async fn services(at_most: u64, change: Value) -> Vec<(Service, i64, Option<Test
             None if started.is_empty() => {}
             None => continue,
         }
-        let service = Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let service =
+            Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let mut changing = 0;
         for text in ["tags of a kind", "tags of every kind", "tags of no kind"] {
-            let entry = json!({"thread_id": text, "source": "user", "text": text, "tags": ["wanted"]});
-            changing = service.post("/v1/contexts", entry).send().await.json()["context_id"].as_i64().unwrap();
+            let entry =
+                json!({"thread_id": text, "source": "user", "text": text, "tags": ["wanted"]});
+            changing = service.post("/v1/contexts", entry).send().await.json()["context_id"]
+                .as_i64()
+                .unwrap();
         }
-        let reranker = Arc::new(Changing { at_most, ..Changing::default() });
+        let reranker = Arc::new(Changing {
+            at_most,
+            ..Changing::default()
+        });
         let url = format!("http://{}/v1/contexts/{changing}", service.address);
         reranker.change.set((url, change.clone())).unwrap();
         service.engine.use_reranker(reranker);
@@ -77,13 +96,21 @@ async fn services(at_most: u64, change: Value) -> Vec<(Service, i64, Option<Test
 
 async fn search(service: &Service, kind: &str) -> Value {
     let query = json!({"query": "tags of a kind", "tags": ["wanted"]});
-    let reply = service.post(&format!("/v1/contexts/search/{kind}"), query).send().await;
+    let reply = service
+        .post(&format!("/v1/contexts/search/{kind}"), query)
+        .send()
+        .await;
     assert_eq!(reply.status.as_u16(), 200, "{}", reply.body);
     reply.json()
 }
 
 fn ids(found: &Value) -> Vec<i64> {
-    let mut ids: Vec<i64> = found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_i64().unwrap()).collect();
+    let mut ids: Vec<i64> = found["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["id"].as_i64().unwrap())
+        .collect();
     ids.sort_unstable();
     ids
 }
@@ -96,7 +123,10 @@ async fn a_result_that_stops_satisfying_the_filter_while_it_is_ranked_is_not_sho
             assert_eq!(found["count"], 2, "{found}");
             assert!(!ids(&found).contains(&changing), "{found}");
             let now = service.get("/v1/statistics").send().await.json()["revision"].clone();
-            assert_eq!(found["revision"], now, "what is shown is what the revision says: {found}");
+            assert_eq!(
+                found["revision"], now,
+                "what is shown is what the revision says: {found}"
+            );
         }
     }
 }
@@ -107,10 +137,17 @@ async fn a_result_that_changes_whenever_it_is_ranked_is_left_out_and_hybrid_sear
         for (service, changing, _database) in services(u64::MAX, json!({})).await {
             let found = search(&service, kind).await;
             assert_eq!(found["count"], 2, "{found}");
-            assert!(!ids(&found).contains(&changing), "it is newer than the revision of the reply: {found}");
-            let said = found["warnings"].to_string().contains("1 results were changed while they were searched");
+            assert!(
+                !ids(&found).contains(&changing),
+                "it is newer than the revision of the reply: {found}"
+            );
+            let said = found["warnings"]
+                .to_string()
+                .contains("1 results were changed while they were searched");
             assert_eq!(said, kind == "hybrid", "{found}");
-            let unchanged = service.get("/v1/statistics").send().await.json()["revision"].as_i64().unwrap();
+            let unchanged = service.get("/v1/statistics").send().await.json()["revision"]
+                .as_i64()
+                .unwrap();
             assert!(found["revision"].as_i64().unwrap() < unchanged, "{found}");
         }
     }
@@ -122,7 +159,12 @@ async fn a_result_that_changed_once_is_shown_as_it_is_now() {
         for (service, changing, _database) in services(1, json!({})).await {
             let found = search(&service, kind).await;
             assert_eq!(found["count"], 3, "{found}");
-            let hit = found["results"].as_array().unwrap().iter().find(|hit| hit["id"] == changing).unwrap();
+            let hit = found["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|hit| hit["id"] == changing)
+                .unwrap();
             assert_eq!(hit["metadata"]["count"], 0, "{found}");
             let now = service.get("/v1/statistics").send().await.json()["revision"].clone();
             assert_eq!(found["revision"], now, "{found}");

@@ -14,10 +14,16 @@ async fn cohere(listener: TcpListener) {
         assert_eq!(request["model"], "m");
         let texts = request["documents"].as_array().unwrap().iter().enumerate();
         let score = |text: &Value| 1.0 / text.as_str().unwrap().len() as f64;
-        let mut results: Vec<(usize, f64)> = texts.map(|(index, text)| (index, score(text))).collect();
+        let mut results: Vec<(usize, f64)> =
+            texts.map(|(index, text)| (index, score(text))).collect();
         results.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let results: Vec<Value> = results.iter().map(|(index, score)| json!({"index": index, "relevance_score": score})).collect();
-        axum::Json(json!({"id": "a", "results": results, "meta": {"billed_units": {"search_units": 1}}}))
+        let results: Vec<Value> = results
+            .iter()
+            .map(|(index, score)| json!({"index": index, "relevance_score": score}))
+            .collect();
+        axum::Json(
+            json!({"id": "a", "results": results, "meta": {"billed_units": {"search_units": 1}}}),
+        )
     };
     let router = axum::Router::new().route("/v2/rerank", axum::routing::post(rerank));
     axum::serve(listener, router).await.unwrap();
@@ -25,15 +31,24 @@ async fn cohere(listener: TcpListener) {
 
 /// An address where nobody listens yet.
 async fn address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 fn flags(address: SocketAddr) -> Vec<String> {
-    ["--enable-reranking=true", "--rerank-provider=cohere", "--rerank-model=m", "--rerank-api-key=key-of-the-test"]
-        .into_iter()
-        .map(str::to_owned)
-        .chain([format!("--rerank-url=http://{address}")])
-        .collect()
+    [
+        "--enable-reranking=true",
+        "--rerank-provider=cohere",
+        "--rerank-model=m",
+        "--rerank-api-key=key-of-the-test",
+    ]
+    .into_iter()
+    .map(str::to_owned)
+    .chain([format!("--rerank-url=http://{address}")])
+    .collect()
 }
 
 fn as_strs(flags: &[String]) -> Vec<&str> {
@@ -41,14 +56,25 @@ fn as_strs(flags: &[String]) -> Vec<&str> {
 }
 
 async fn search(service: &Service) -> Value {
-    let reply = service.post("/v1/contexts/search/hybrid", json!({"query": "tags", "explain_query": true})).send().await;
+    let reply = service
+        .post(
+            "/v1/contexts/search/hybrid",
+            json!({"query": "tags", "explain_query": true}),
+        )
+        .send()
+        .await;
     let found = reply.json();
     assert_eq!(reply.status.as_u16(), 200, "{found}");
     found
 }
 
 fn ids(found: &Value) -> Vec<i64> {
-    found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_i64().unwrap()).collect()
+    found["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["id"].as_i64().unwrap())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,22 +84,56 @@ async fn a_provider_orders_the_results_and_while_it_is_away_they_keep_their_orde
     let service = Service::start_with(&as_strs(&flags(address))).await;
     let mut stored = Vec::new();
     // In a thread each: the words of neighbours would count too.
-    for (thread, text) in [("a", "tags tags tags of every kind"), ("b", "tags and tags of a kind"), ("c", "tags of a kind")] {
+    for (thread, text) in [
+        ("a", "tags tags tags of every kind"),
+        ("b", "tags and tags of a kind"),
+        ("c", "tags of a kind"),
+    ] {
         stored.push(service.store(thread, text).await);
     }
     let away = search(&service).await;
     assert_eq!(ids(&away), stored, "as words rank them");
-    assert!(away["results"].as_array().unwrap().iter().all(|hit| hit["scores"]["rerank_score"].is_null()));
-    assert!(away["warnings"].to_string().contains("results are not reranked"), "{}", away["warnings"]);
+    assert!(
+        away["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|hit| hit["scores"]["rerank_score"].is_null())
+    );
+    assert!(
+        away["warnings"]
+            .to_string()
+            .contains("results are not reranked"),
+        "{}",
+        away["warnings"]
+    );
 
     let server = tokio::spawn(cohere(TcpListener::bind(address).await.unwrap()));
     let found = search(&service).await;
     stored.reverse();
     assert_eq!(ids(&found), stored, "as the provider ranks them");
-    let scores: Vec<f64> = found["results"].as_array().unwrap().iter().map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap()).collect();
-    assert!(scores.is_sorted_by(|a, b| a > b) && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
-    assert!(found["stats"]["query_plan"].to_string().contains("rerank: by m of cohere"), "{}", found["stats"]);
-    assert!(!found["warnings"].to_string().contains("reranked"), "{}", found["warnings"]);
+    let scores: Vec<f64> = found["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap())
+        .collect();
+    assert!(
+        scores.is_sorted_by(|a, b| a > b) && scores.iter().all(|score| (0.0..=1.0).contains(score)),
+        "{scores:?}"
+    );
+    assert!(
+        found["stats"]["query_plan"]
+            .to_string()
+            .contains("rerank: by m of cohere"),
+        "{}",
+        found["stats"]
+    );
+    assert!(
+        !found["warnings"].to_string().contains("reranked"),
+        "{}",
+        found["warnings"]
+    );
     let statistics = service.get("/v1/statistics").send().await.json();
     let expected = json!({"enabled": true, "available": true, "provider": "cohere", "model": "m"});
     for (key, value) in expected.as_object().unwrap() {
@@ -91,10 +151,18 @@ async fn the_doctor_says_who_reranks_and_whether_it_answers() {
     let flags = flags(address);
     let config = settings(directory.path(), &as_strs(&flags));
     let away = context_service::examine(&config).await;
-    assert!(!away.healthy && away.report.contains("✘ reranking  `m` of cohere"), "{}", away.report);
+    assert!(
+        !away.healthy && away.report.contains("✘ reranking  `m` of cohere"),
+        "{}",
+        away.report
+    );
     let server = tokio::spawn(cohere(TcpListener::bind(address).await.unwrap()));
     let there = context_service::examine(&config).await;
-    assert!(there.report.contains("✔ reranking  `m` works (cohere)"), "{}", there.report);
+    assert!(
+        there.report.contains("✔ reranking  `m` works (cohere)"),
+        "{}",
+        there.report
+    );
     assert!(!format!("{}{config:?}", there.report).contains("key-of-the-test"));
     server.abort();
     let _ = server.await;

@@ -88,16 +88,37 @@ impl Service {
 
     /// Makes a key of this owner.
     pub async fn key(&self, owner: &str, scopes: &[&str]) -> Key {
-        self.key_with(owner, scopes, CreateApiKeyRequest::default()).await
+        self.key_with(owner, scopes, CreateApiKeyRequest::default())
+            .await
     }
 
     /// Makes a key of this owner, with what else is given.
     pub async fn key_with(&self, owner: &str, scopes: &[&str], more: CreateApiKeyRequest) -> Key {
         let scopes = Some(scopes.iter().map(ToString::to_string).collect());
-        let key = CreateApiKeyRequest { name: "test".to_owned(), scopes, ..more };
-        let printed = self.engine.administer(Admin::CreateKey { owner: owner.to_owned(), key }).await.expect("a key");
-        let text = printed.split_whitespace().next().expect("the key").to_owned();
-        let id = printed.split("Its id is ").nth(1).and_then(|rest| rest.split('.').next()).expect("its id").to_owned();
+        let key = CreateApiKeyRequest {
+            name: "test".to_owned(),
+            scopes,
+            ..more
+        };
+        let printed = self
+            .engine
+            .administer(Admin::CreateKey {
+                owner: owner.to_owned(),
+                key,
+            })
+            .await
+            .expect("a key");
+        let text = printed
+            .split_whitespace()
+            .next()
+            .expect("the key")
+            .to_owned();
+        let id = printed
+            .split("Its id is ")
+            .nth(1)
+            .and_then(|rest| rest.split('.').next())
+            .expect("its id")
+            .to_owned();
         Key { text, id }
     }
 
@@ -121,7 +142,13 @@ impl Service {
 
     /// Waits until an operation runs. The metrics themselves need no turn.
     pub async fn until_busy(&self) {
-        while !self.get("/metrics").send().await.body.contains("context_requests_in_flight 1\n") {
+        while !self
+            .get("/metrics")
+            .send()
+            .await
+            .body
+            .contains("context_requests_in_flight 1\n")
+        {
             tokio::task::yield_now().await;
         }
     }
@@ -147,9 +174,16 @@ impl Drop for Service {
 pub fn settings(directory: &Path, flags: &[&str]) -> config::Config {
     let database = format!("--db-path={}", directory.join("contexts.db").display());
     let socket = format!("--socket={}", directory.join("context.sock").display());
-    let arguments = ["context-service", "--listen=127.0.0.1:0", "--embedding-provider=none", &database, &socket]
-        .into_iter()
-        .chain(flags.iter().copied());
-    let cli: Cli = config::read(arguments.map(Into::into), &|_| None).expect("settings that can be read");
+    let arguments = [
+        "context-service",
+        "--listen=127.0.0.1:0",
+        "--embedding-provider=none",
+        &database,
+        &socket,
+    ]
+    .into_iter()
+    .chain(flags.iter().copied());
+    let cli: Cli =
+        config::read(arguments.map(Into::into), &|_| None).expect("settings that can be read");
     cli.config
 }

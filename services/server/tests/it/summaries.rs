@@ -14,7 +14,10 @@ use crate::service::Service;
 async fn anthropic(listener: TcpListener) {
     let summarize = |headers: http::HeaderMap, axum::Json(request): axum::Json<Value>| async move {
         assert_eq!(headers["x-api-key"], "sk-of-the-test");
-        let text = request["messages"][0]["content"].as_str().unwrap_or_default().to_owned();
+        let text = request["messages"][0]["content"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         if text.contains("refuse") {
             let body = json!({"type": "error", "error": {"type": "invalid_request_error", "message": "no"}});
             return (http::StatusCode::BAD_REQUEST, axum::Json(body));
@@ -29,34 +32,63 @@ async fn anthropic(listener: TcpListener) {
 
 /// An address where nobody listens yet.
 async fn address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 fn flags(address: SocketAddr) -> Vec<String> {
-    ["--summary-provider=anthropic", "--summary-model=m", "--summary-api-key=sk-of-the-test", "--summary-min-content-length=12"]
-        .into_iter()
-        .map(str::to_owned)
-        .chain([format!("--summary-url=http://{address}")])
-        .collect()
+    [
+        "--summary-provider=anthropic",
+        "--summary-model=m",
+        "--summary-api-key=sk-of-the-test",
+        "--summary-min-content-length=12",
+    ]
+    .into_iter()
+    .map(str::to_owned)
+    .chain([format!("--summary-url=http://{address}")])
+    .collect()
 }
 
 /// Flags of each database.
 async fn databases(directory: &TempDir) -> Vec<(Vec<String>, Option<TestDatabase>)> {
-    let file = format!("--db-path={}", directory.path().join("contexts.db").display());
+    let file = format!(
+        "--db-path={}",
+        directory.path().join("contexts.db").display()
+    );
     let mut all = vec![(vec![file], None)];
     if let Some(server) = TestDatabase::empty().await {
         let string = format!("--postgresql-connection-string={}", server.url());
-        all.push((vec!["--storage-backend=postgresql".to_owned(), string], Some(server)));
+        all.push((
+            vec!["--storage-backend=postgresql".to_owned(), string],
+            Some(server),
+        ));
     }
     all
 }
 
 async fn start(database: &[String], more: &[String]) -> Service {
-    Service::start_with(&database.iter().chain(more).map(String::as_str).collect::<Vec<_>>()).await
+    Service::start_with(
+        &database
+            .iter()
+            .chain(more)
+            .map(String::as_str)
+            .collect::<Vec<_>>(),
+    )
+    .await
 }
 
 async fn summary(service: &Service, id: i64) -> String {
-    service.get(&format!("/v1/contexts/{id}")).send().await.json()["summary"].as_str().unwrap().to_owned()
+    service
+        .get(&format!("/v1/contexts/{id}"))
+        .send()
+        .await
+        .json()["summary"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// Waits until an entry has this summary.
@@ -66,7 +98,9 @@ async fn until(service: &Service, id: i64, expected: &str) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("the summary comes in time");
+    tokio::time::timeout(Duration::from_secs(60), waiting)
+        .await
+        .expect("the summary comes in time");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -80,10 +114,21 @@ async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts(
         let refused = service.store("t", "texts that they refuse").await;
         let long = service.store("t", "Ann met Bob at the station").await;
         until(&service, long, "Ann met").await;
-        assert_eq!((summary(&service, short).await, summary(&service, refused).await), (String::new(), String::new()));
-        let found = service.post("/v1/contexts/search", json!({"thread_id": "t"})).send().await.json();
+        assert_eq!(
+            (
+                summary(&service, short).await,
+                summary(&service, refused).await
+            ),
+            (String::new(), String::new())
+        );
+        let found = service
+            .post("/v1/contexts/search", json!({"thread_id": "t"}))
+            .send()
+            .await
+            .json();
         assert_eq!(found["results"][0]["summary"], "Ann met");
-        let status = service.get("/v1/statistics").send().await.json()["summary_generation"].clone();
+        let status =
+            service.get("/v1/statistics").send().await.json()["summary_generation"].clone();
         let expected = json!({"enabled": true, "available": true, "provider": "anthropic", "model": "m", "summary_count": 1,
                               "coverage_percentage": 33.33, "min_content_length": 12});
         for (key, value) in expected.as_object().unwrap() {
@@ -94,10 +139,23 @@ async fn long_texts_get_summaries_in_the_background_and_new_ones_with_new_texts(
         change(json!({"text": "Eve waits for a train"})).await;
         until(&service, long, "Eve waits").await;
         change(json!({"text": "now short"})).await;
-        assert_eq!(summary(&service, long).await, "", "a summary goes with its text");
+        assert_eq!(
+            summary(&service, long).await,
+            "",
+            "a summary goes with its text"
+        );
         let batch = json!({"entries": [{"thread_id": "t", "source": "user", "text": "one more long text"}]});
-        let stored = service.post("/v1/contexts/batch", batch).send().await.json();
-        until(&service, stored["results"][0]["context_id"].as_i64().unwrap(), "one more").await;
+        let stored = service
+            .post("/v1/contexts/batch", batch)
+            .send()
+            .await
+            .json();
+        until(
+            &service,
+            stored["results"][0]["context_id"].as_i64().unwrap(),
+            "one more",
+        )
+        .await;
         service.begin_stop();
         service.stopped().await;
     }
@@ -126,6 +184,12 @@ async fn while_the_provider_is_away_entries_are_stored_and_their_summaries_follo
 async fn without_a_model_there_are_none_and_the_statistics_say_why() {
     let service = Service::start().await;
     let status = service.get("/v1/statistics").send().await.json()["summary_generation"].clone();
-    assert_eq!((&status["enabled"], &status["provider"]), (&json!(false), &Value::Null));
-    assert!(status["reason"].as_str().unwrap().contains("SUMMARY_MODEL"), "{status}");
+    assert_eq!(
+        (&status["enabled"], &status["provider"]),
+        (&json!(false), &Value::Null)
+    );
+    assert!(
+        status["reason"].as_str().unwrap().contains("SUMMARY_MODEL"),
+        "{status}"
+    );
 }

@@ -15,7 +15,11 @@ const REQUIRED: &str = "Authentication required. Please provide a valid API key.
 
 /// The scope that an operation needs, by its documented name; `None`: any key will do.
 fn scope(operation: &str) -> Option<Scope> {
-    let has = |words: &[&str]| words.iter().any(|word| operation.split('_').any(|part| part == *word));
+    let has = |words: &[&str]| {
+        words
+            .iter()
+            .any(|word| operation.split('_').any(|part| part == *word))
+    };
     Some(match operation {
         "get_caller" => return None,
         _ if has(&["key", "keys"]) => Scope::Manage,
@@ -28,7 +32,11 @@ fn scope(operation: &str) -> Option<Scope> {
 
 /// What kind of things an operation is about, for keys that are narrowed.
 fn about(operation: &str) -> &'static str {
-    if operation.contains("artifact") { "artifacts" } else { "contexts" }
+    if operation.contains("artifact") {
+        "artifacts"
+    } else {
+        "contexts"
+    }
 }
 
 fn snake(name: &str) -> String {
@@ -61,14 +69,25 @@ fn operations() -> Vec<(String, Call)> {
         }
     }
     let document: serde_json::Value = serde_json::from_str(&document()).unwrap();
-    for (path, item) in document["paths"].as_object().unwrap().iter().filter(|(path, _)| path.starts_with("/v1/")) {
+    for (path, item) in document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(path, _)| path.starts_with("/v1/"))
+    {
         for (method, operation) in item.as_object().unwrap() {
             let path = path
                 .replace("{context_id}", "1")
                 .replace("{artifact_id}", "123e4567-e89b-12d3-a456-426614174000")
                 .replace("{version}", "1")
                 .replace("{key_id}", "123e4567-e89b-12d3-a456-426614174000");
-            operations.push((operation["operationId"].as_str().unwrap().to_owned(), Call::Rest { method: method.to_uppercase(), path }));
+            operations.push((
+                operation["operationId"].as_str().unwrap().to_owned(),
+                Call::Rest {
+                    method: method.to_uppercase(),
+                    path,
+                },
+            ));
         }
     }
     assert!(operations.len() > 50, "{}", operations.len());
@@ -78,9 +97,12 @@ fn operations() -> Vec<(String, Call)> {
 impl Call {
     async fn send(&self, service: &Service, authorization: Option<&str>) -> Reply {
         let request = match self {
-            Self::Grpc { path } => {
-                service.request("POST", path).http2().header("content-type", "application/grpc").header("te", "trailers").body(vec![0; 5])
-            }
+            Self::Grpc { path } => service
+                .request("POST", path)
+                .http2()
+                .header("content-type", "application/grpc")
+                .header("te", "trailers")
+                .body(vec![0; 5]),
             Self::Rest { method, path } if matches!(method.as_str(), "POST" | "PATCH") => {
                 service.request(method, path).json(&serde_json::json!({}))
             }
@@ -95,11 +117,19 @@ impl Call {
     }
 
     /// What came back: `Some((code, sentence))` when it is about who called.
-    async fn refusal(&self, service: &Service, authorization: Option<&str>) -> Option<(&'static str, String)> {
+    async fn refusal(
+        &self,
+        service: &Service,
+        authorization: Option<&str>,
+    ) -> Option<(&'static str, String)> {
         let reply = self.send(service, authorization).await;
         match self {
             Self::Grpc { .. } => {
-                let message = reply.header("grpc-message").unwrap_or_default().replace("%20", " ").replace("%60", "`");
+                let message = reply
+                    .header("grpc-message")
+                    .unwrap_or_default()
+                    .replace("%20", " ")
+                    .replace("%60", "`");
                 match reply.header("grpc-status") {
                     Some("16") => Some(("unauthenticated", message)),
                     Some("7") => Some(("denied", message)),
@@ -108,12 +138,21 @@ impl Call {
             }
             Self::Rest { .. } => match reply.status.as_u16() {
                 401 => {
-                    assert_eq!((reply.header("www-authenticate"), reply.reason().as_str()), (Some("Bearer"), "UNAUTHENTICATED"));
-                    Some(("unauthenticated", reply.json()["detail"].as_str().unwrap().to_owned()))
+                    assert_eq!(
+                        (reply.header("www-authenticate"), reply.reason().as_str()),
+                        (Some("Bearer"), "UNAUTHENTICATED")
+                    );
+                    Some((
+                        "unauthenticated",
+                        reply.json()["detail"].as_str().unwrap().to_owned(),
+                    ))
                 }
                 403 => {
                     assert_eq!(reply.reason(), "SCOPE_MISSING");
-                    Some(("denied", reply.json()["detail"].as_str().unwrap().to_owned()))
+                    Some((
+                        "denied",
+                        reply.json()["detail"].as_str().unwrap().to_owned(),
+                    ))
                 }
                 _ => None,
             },
@@ -128,35 +167,69 @@ async fn every_operation_refuses_who_has_no_right_to_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_operation_refuses_who_has_no_right_to_it_on_postgresql() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let string = format!("--postgresql-connection-string={}", database.url());
-    walk(&Service::start_with(&["--auth=keys", "--storage-backend=postgresql", &string]).await).await;
+    walk(&Service::start_with(&["--auth=keys", "--storage-backend=postgresql", &string]).await)
+        .await;
 }
 
 async fn walk(service: &Service) {
-    let revoked = service.key("default", &["read", "write", "delete", "manage"]).await;
-    let command = context_engine::Admin::RevokeKey { owner: "default".to_owned(), key_id: revoked.id.clone() };
+    let revoked = service
+        .key("default", &["read", "write", "delete", "manage"])
+        .await;
+    let command = context_engine::Admin::RevokeKey {
+        owner: "default".to_owned(),
+        key_id: revoked.id.clone(),
+    };
     service.engine.administer(command).await.unwrap();
     let expired = service.key_with("default", &["read"], soon()).await;
-    while service.get("/v1/threads").header("authorization", &expired.text).send().await.status != 401 {
+    while service
+        .get("/v1/threads")
+        .header("authorization", &expired.text)
+        .send()
+        .await
+        .status
+        != 401
+    {
         tokio::task::yield_now().await;
     }
     let mut scoped = Vec::new();
     for scope in Scope::ALL {
         scoped.push((scope, service.key("default", &[scope.as_str()]).await.text));
     }
-    let narrowed = |only: &str| CreateApiKeyRequest { only: Some(only.to_owned()), ..CreateApiKeyRequest::default() };
+    let narrowed = |only: &str| CreateApiKeyRequest {
+        only: Some(only.to_owned()),
+        ..CreateApiKeyRequest::default()
+    };
     let everything = ["read", "write", "delete", "manage"];
-    let only_contexts = service.key_with("default", &everything, narrowed("contexts")).await.text;
-    let only_artifacts = service.key_with("default", &everything, narrowed("artifacts")).await.text;
-    let threads = CreateApiKeyRequest { threads: Some(vec!["one".to_owned()]), ..CreateApiKeyRequest::default() };
+    let only_contexts = service
+        .key_with("default", &everything, narrowed("contexts"))
+        .await
+        .text;
+    let only_artifacts = service
+        .key_with("default", &everything, narrowed("artifacts"))
+        .await
+        .text;
+    let threads = CreateApiKeyRequest {
+        threads: Some(vec!["one".to_owned()]),
+        ..CreateApiKeyRequest::default()
+    };
     let only_threads = service.key_with("default", &everything, threads).await.text;
     let other = service.key("other", &everything).await.text;
-    let good = service.first_key.clone().expect("the first start makes a key");
+    let good = service
+        .first_key
+        .clone()
+        .expect("the first start makes a key");
 
     let unknown = format!("Bearer sk_prod_{}", "x".repeat(32));
     // The same first 16 characters as a key that exists, so that it is compared to the end.
-    let near = format!("{}{}", &good[..39], if good.ends_with('A') { 'B' } else { 'A' });
+    let near = format!(
+        "{}{}",
+        &good[..39],
+        if good.ends_with('A') { 'B' } else { 'A' }
+    );
     let nobody = [
         None,
         Some(""),
@@ -170,74 +243,185 @@ async fn walk(service: &Service) {
     ];
     let mut failures = Vec::new();
     for (operation, call) in operations() {
-        let wire = if matches!(call, Call::Grpc { .. }) { "gRPC" } else { "REST" };
-        let mut expect = |what: &str, found: Option<(&'static str, String)>, expected: Option<(&'static str, String)>| {
+        let wire = if matches!(call, Call::Grpc { .. }) {
+            "gRPC"
+        } else {
+            "REST"
+        };
+        let mut expect = |what: &str,
+                          found: Option<(&'static str, String)>,
+                          expected: Option<(&'static str, String)>| {
             if found != expected {
-                failures.push(format!("{operation} over {wire} with {what}: expected {expected:?}, got {found:?}"));
+                failures.push(format!(
+                    "{operation} over {wire} with {what}: expected {expected:?}, got {found:?}"
+                ));
             }
         };
         for authorization in nobody {
             let found = call.refusal(service, authorization).await;
-            expect(&format!("{authorization:?}"), found, Some(("unauthenticated", REQUIRED.to_owned())));
+            expect(
+                &format!("{authorization:?}"),
+                found,
+                Some(("unauthenticated", REQUIRED.to_owned())),
+            );
         }
-        for value in [good.clone(), format!("Bearer {good}"), format!("bearer  {good}"), other.clone()] {
-            expect("every scope", call.refusal(service, Some(&value)).await, None);
+        for value in [
+            good.clone(),
+            format!("Bearer {good}"),
+            format!("bearer  {good}"),
+            other.clone(),
+        ] {
+            expect(
+                "every scope",
+                call.refusal(service, Some(&value)).await,
+                None,
+            );
         }
-        let Some(needed) = scope(&operation) else { continue };
-        let missing = || ("denied", format!("this operation needs the scope `{}`, which the credentials do not carry", needed.as_str()));
+        let Some(needed) = scope(&operation) else {
+            continue;
+        };
+        let missing = || {
+            (
+                "denied",
+                format!(
+                    "this operation needs the scope `{}`, which the credentials do not carry",
+                    needed.as_str()
+                ),
+            )
+        };
         for (scope, key) in &scoped {
             let expected = (*scope != needed).then(missing);
-            expect(&format!("the scope {}", scope.as_str()), call.refusal(service, Some(key)).await, expected);
+            expect(
+                &format!("the scope {}", scope.as_str()),
+                call.refusal(service, Some(key)).await,
+                expected,
+            );
         }
-        for (only, key) in [("contexts", &only_contexts), ("artifacts", &only_artifacts), ("contexts", &only_threads)] {
-            let sentence = format!("the credentials are narrowed to {only} and do not reach this operation");
-            let expected = (needed == Scope::Manage || about(&operation) != only).then_some(("denied", sentence));
-            expect(&format!("a key for {only}"), call.refusal(service, Some(key)).await, expected);
+        for (only, key) in [
+            ("contexts", &only_contexts),
+            ("artifacts", &only_artifacts),
+            ("contexts", &only_threads),
+        ] {
+            let sentence =
+                format!("the credentials are narrowed to {only} and do not reach this operation");
+            let expected = (needed == Scope::Manage || about(&operation) != only)
+                .then_some(("denied", sentence));
+            expect(
+                &format!("a key for {only}"),
+                call.refusal(service, Some(key)).await,
+                expected,
+            );
         }
     }
-    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} failures:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_another_owner_has_is_not_found_under_its_id() {
     let service = Service::start_with(&["--auth=keys"]).await;
-    let mine = format!("Bearer {}", service.first_key.as_ref().expect("the first start makes a key"));
-    let theirs = service.key("other", &["read", "write", "delete", "manage"]).await;
+    let mine = format!(
+        "Bearer {}",
+        service
+            .first_key
+            .as_ref()
+            .expect("the first start makes a key")
+    );
+    let theirs = service
+        .key("other", &["read", "write", "delete", "manage"])
+        .await;
     let entry = serde_json::json!({"thread_id": "t", "source": "user", "text": "canary"});
-    assert_eq!(service.post("/v1/contexts", entry).header("authorization", &mine).send().await.json()["context_id"], 1);
+    assert_eq!(
+        service
+            .post("/v1/contexts", entry)
+            .header("authorization", &mine)
+            .send()
+            .await
+            .json()["context_id"],
+        1
+    );
     let artifact = serde_json::json!({"content": "# Canary"});
-    let made = service.post("/v1/artifacts", artifact).header("authorization", &mine).send().await.json();
+    let made = service
+        .post("/v1/artifacts", artifact)
+        .header("authorization", &mine)
+        .send()
+        .await
+        .json();
     let artifact = made["id"].as_str().expect("an id");
     for (operation, call) in operations() {
-        let Call::Rest { method, path } = call else { continue };
-        let path = path.replace("/v1/artifacts/123e4567-e89b-12d3-a456-426614174000", &format!("/v1/artifacts/{artifact}"));
+        let Call::Rest { method, path } = call else {
+            continue;
+        };
+        let path = path.replace(
+            "/v1/artifacts/123e4567-e89b-12d3-a456-426614174000",
+            &format!("/v1/artifacts/{artifact}"),
+        );
         if !path.contains("/contexts/1") && !path.contains(artifact) {
             continue;
         }
-        let path = if operation == "diff_artifact_versions" { format!("{path}?from_version=1&to_version=1") } else { path };
+        let path = if operation == "diff_artifact_versions" {
+            format!("{path}?from_version=1&to_version=1")
+        } else {
+            path
+        };
         let body = match operation.as_str() {
             "update_context" => serde_json::json!({"text": "changed"}),
             "update_artifact" => serde_json::json!({"content": "changed"}),
             _ => serde_json::json!({}),
         };
         let request = service.request(&method, &path);
-        let request = if matches!(method.as_str(), "POST" | "PATCH") { request.json(&body) } else { request };
+        let request = if matches!(method.as_str(), "POST" | "PATCH") {
+            request.json(&body)
+        } else {
+            request
+        };
         let reply = request.header("authorization", &theirs.text).send().await;
         // Deleting a context is documented to say that nothing was deleted.
         let nothing = operation.starts_with("delete_context") && reply.json()["deleted_count"] == 0;
-        assert!(nothing || reply.status == 404, "{operation}: {} {}", reply.status, reply.body);
-        assert!(!reply.body.to_lowercase().contains("canary"), "{operation}: {}", reply.body);
+        assert!(
+            nothing || reply.status == 404,
+            "{operation}: {} {}",
+            reply.status,
+            reply.body
+        );
+        assert!(
+            !reply.body.to_lowercase().contains("canary"),
+            "{operation}: {}",
+            reply.body
+        );
     }
-    for path in ["/v1/contexts/1".to_owned(), format!("/v1/artifacts/{artifact}")] {
-        assert!(service.get(&path).header("authorization", &mine).send().await.body.to_lowercase().contains("canary"), "{path}");
+    for path in [
+        "/v1/contexts/1".to_owned(),
+        format!("/v1/artifacts/{artifact}"),
+    ] {
+        assert!(
+            service
+                .get(&path)
+                .header("authorization", &mine)
+                .send()
+                .await
+                .body
+                .to_lowercase()
+                .contains("canary"),
+            "{path}"
+        );
     }
 }
 
 /// An expiry that comes at once, but not before the key is made.
 fn soon() -> CreateApiKeyRequest {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
     let expiry = context_model::Timestamp(i64::try_from(now.as_micros()).unwrap() + 1_500_000);
-    CreateApiKeyRequest { expires_at: Some(expiry.to_string()), ..CreateApiKeyRequest::default() }
+    CreateApiKeyRequest {
+        expires_at: Some(expiry.to_string()),
+        ..CreateApiKeyRequest::default()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,8 +429,14 @@ async fn what_is_nobodys_needs_no_key() {
     let service = Service::start_with(&["--auth=keys"]).await;
     for path in ["/healthz", "/readyz", "/openapi.json", "/metrics", "/docs/"] {
         let status = service.get(path).send().await.status;
-        assert!(status.is_success() || status.is_redirection(), "{path}: {status}");
+        assert!(
+            status.is_success() || status.is_redirection(),
+            "{path}: {status}"
+        );
     }
-    let two = service.get("/v1/threads").header("authorization", service.first_key.as_ref().unwrap()).header("authorization", "x");
+    let two = service
+        .get("/v1/threads")
+        .header("authorization", service.first_key.as_ref().unwrap())
+        .header("authorization", "x");
     assert_eq!(two.send().await.status, 401, "two credentials are none");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion, OwnerId, PageStart, StoreError,
-    StoredArtifact, StoredVersion, VersionLookup,
+    ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion,
+    OwnerId, PageStart, StoreError, StoredArtifact, StoredVersion, VersionLookup,
 };
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text};
@@ -41,15 +41,32 @@ pub(crate) struct VersionRow {
 impl VersionRow {
     /// Whether it is what was stored.
     pub fn is_sound(&self, id: &ArtifactId) -> bool {
-        let Self { version, title, metadata, content, seal, .. } = self;
+        let Self {
+            version,
+            title,
+            metadata,
+            content,
+            seal,
+            ..
+        } = self;
         let (json, content) = (Some(metadata.json.as_str()), Some(content.0.as_str()));
-        let read = StoredVersionContent { id: &id.to_string(), version: *version, title, metadata: json, content };
+        let read = StoredVersionContent {
+            id: &id.to_string(),
+            version: *version,
+            title,
+            metadata: json,
+            content,
+        };
         metadata.object.is_some() && seal::artifact_is_sound(&read, seal.as_deref())
     }
 
     /// Refuses a version that is not what was stored.
     pub fn checked(self, id: &ArtifactId) -> Result<Self, StoreError> {
-        if self.is_sound(id) { Ok(self) } else { Err(seal::refuse_artifact(id, self.version).into()) }
+        if self.is_sound(id) {
+            Ok(self)
+        } else {
+            Err(seal::refuse_artifact(id, self.version).into())
+        }
     }
 
     /// What the version holds.
@@ -64,14 +81,46 @@ impl VersionRow {
 
     /// The artifact, with this version as its current one.
     pub fn into_artifact(self, id: ArtifactId) -> StoredArtifact {
-        let Self { created_at, version, at, title_given: _, title, metadata, content: LossyText(content), seal: _ } = self;
+        let Self {
+            created_at,
+            version,
+            at,
+            title_given: _,
+            title,
+            metadata,
+            content: LossyText(content),
+            seal: _,
+        } = self;
         let metadata = metadata.object.unwrap_or_default();
-        StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version }
+        StoredArtifact {
+            id,
+            title,
+            content,
+            metadata,
+            created_at: Timestamp(created_at),
+            updated_at: Timestamp(at),
+            version,
+        }
     }
 
     fn into_version(self) -> StoredVersion {
-        let Self { created_at: _, version, at, title_given: _, title, metadata, content: LossyText(content), seal: _ } = self;
-        StoredVersion { version, title, content, metadata: metadata.object.unwrap_or_default(), at: Timestamp(at) }
+        let Self {
+            created_at: _,
+            version,
+            at,
+            title_given: _,
+            title,
+            metadata,
+            content: LossyText(content),
+            seal: _,
+        } = self;
+        StoredVersion {
+            version,
+            title,
+            content,
+            metadata: metadata.object.unwrap_or_default(),
+            at: Timestamp(at),
+        }
     }
 }
 
@@ -106,12 +155,20 @@ pub(crate) async fn unchecked_version(
         Some(number) => select.bind(Bind::Int(number)),
         None => select.push("a.version"),
     };
-    select.push(" WHERE a.owner_id = ").bind(Bind::text(owner.as_str())).push(" AND a.artifact_id = ").bind(Bind::text(id.to_string()));
+    select
+        .push(" WHERE a.owner_id = ")
+        .bind(Bind::text(owner.as_str()))
+        .push(" AND a.artifact_id = ")
+        .bind(Bind::text(id.to_string()));
     Ok(sql::query(conn, select).await?.pop())
 }
 
 /// The number of the artifact's current version.
-pub(crate) async fn current_version(conn: &mut AsyncPgConnection, owner: &OwnerId, id: &ArtifactId) -> Result<Option<i64>, Failure> {
+pub(crate) async fn current_version(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    id: &ArtifactId,
+) -> Result<Option<i64>, Failure> {
     #[derive(QueryableByName)]
     struct CurrentVersion {
         #[diesel(sql_type = BigInt)]
@@ -119,7 +176,12 @@ pub(crate) async fn current_version(conn: &mut AsyncPgConnection, owner: &OwnerI
     }
     let select = "SELECT version FROM context.artifacts WHERE owner_id = ? AND artifact_id = ?";
     let binds = vec![Bind::text(owner.as_str()), Bind::text(id.to_string())];
-    Ok(sql::query::<CurrentVersion>(conn, Fragment::prepared(select, binds)).await?.pop().map(|row| row.version))
+    Ok(
+        sql::query::<CurrentVersion>(conn, Fragment::prepared(select, binds))
+            .await?
+            .pop()
+            .map(|row| row.version),
+    )
 }
 
 /// An artifact with its current version, or with this one.
@@ -133,12 +195,21 @@ impl Reading for Get {
     type Outcome = AtRevision<Option<StoredArtifact>>;
 
     fn empty(&self) -> Self::Outcome {
-        AtRevision { value: None, revision: 0 }
+        AtRevision {
+            value: None,
+            revision: 0,
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         begin(conn, self.statement_timeout).await?;
-        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let Some(revision) = revision(conn, owner).await? else {
+            return commit(conn).await.map(|()| None);
+        };
         let row = version(conn, owner, &self.id, self.version).await?;
         commit(conn).await?;
         let value = row.map(|row| row.into_artifact(self.id));
@@ -171,12 +242,21 @@ impl Reading for History {
     type Outcome = AtRevision<Option<ArtifactHistory>>;
 
     fn empty(&self) -> Self::Outcome {
-        AtRevision { value: None, revision: 0 }
+        AtRevision {
+            value: None,
+            revision: 0,
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         begin(conn, self.statement_timeout).await?;
-        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let Some(revision) = revision(conn, owner).await? else {
+            return commit(conn).await.map(|()| None);
+        };
         let value = match current_version(conn, owner, &self.id).await? {
             None => None,
             Some(current_version) => {
@@ -188,14 +268,38 @@ impl Reading for History {
                     Bind::Int(current_version),
                     Bind::Int(self.limit.into()),
                 ];
-                let rows: Vec<HistoryRow> = sql::query(conn, Fragment::prepared(select, binds)).await?;
+                let rows: Vec<HistoryRow> =
+                    sql::query(conn, Fragment::prepared(select, binds)).await?;
                 let id = self.id.to_string();
-                let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes, seal }| {
-                    let read = StoredVersionContent { id: &id, version, title: &title, metadata: None, content: None };
-                    let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
-                    ListedVersion { version, title, at: Timestamp(at), changes, damaged }
-                });
-                Some(ArtifactHistory { current_version, earlier: earlier.collect() })
+                let earlier = rows.into_iter().map(
+                    |HistoryRow {
+                         version,
+                         title,
+                         at,
+                         changes,
+                         seal,
+                     }| {
+                        let read = StoredVersionContent {
+                            id: &id,
+                            version,
+                            title: &title,
+                            metadata: None,
+                            content: None,
+                        };
+                        let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
+                        ListedVersion {
+                            version,
+                            title,
+                            at: Timestamp(at),
+                            changes,
+                            damaged,
+                        }
+                    },
+                );
+                Some(ArtifactHistory {
+                    current_version,
+                    earlier: earlier.collect(),
+                })
             }
         };
         commit(conn).await?;
@@ -214,12 +318,21 @@ impl Reading for Versions {
     type Outcome = AtRevision<VersionLookup>;
 
     fn empty(&self) -> Self::Outcome {
-        AtRevision { value: VersionLookup::NoArtifact, revision: 0 }
+        AtRevision {
+            value: VersionLookup::NoArtifact,
+            revision: 0,
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         begin(conn, self.statement_timeout).await?;
-        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let Some(revision) = revision(conn, owner).await? else {
+            return commit(conn).await.map(|()| None);
+        };
         let value = match current_version(conn, owner, &self.id).await? {
             None => VersionLookup::NoArtifact,
             Some(current_version) => {
@@ -228,7 +341,10 @@ impl Reading for Versions {
                     let row = version(conn, owner, &self.id, *number).await?;
                     versions.push(row.map(VersionRow::into_version));
                 }
-                VersionLookup::Artifact { current_version, versions }
+                VersionLookup::Artifact {
+                    current_version,
+                    versions,
+                }
             }
         };
         commit(conn).await?;
@@ -273,32 +389,86 @@ impl Reading for List {
     type Outcome = ArtifactsPage;
 
     fn empty(&self) -> ArtifactsPage {
-        ArtifactsPage { artifacts: Vec::new(), total: 0, revision: 0 }
+        ArtifactsPage {
+            artifacts: Vec::new(),
+            total: 0,
+            revision: 0,
+        }
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, ArtifactsPage)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, ArtifactsPage)>, Failure> {
         begin(conn, self.statement_timeout).await?;
-        let Some(revision) = revision(conn, owner).await? else { return commit(conn).await.map(|()| None) };
+        let Some(revision) = revision(conn, owner).await? else {
+            return commit(conn).await.map(|()| None);
+        };
         let rows: Vec<ListRow> = sql::query(conn, self.statement(owner)).await?;
         let count = "SELECT count(*) AS total FROM context.artifacts WHERE owner_id = ?";
-        let count: Vec<Count> = sql::query(conn, Fragment::prepared(count, vec![Bind::text(owner.as_str())])).await?;
+        let count: Vec<Count> = sql::query(
+            conn,
+            Fragment::prepared(count, vec![Bind::text(owner.as_str())]),
+        )
+        .await?;
         commit(conn).await?;
         let bytes: usize = rows.iter().map(|row| row.metadata.json.len()).sum();
         if rows.len() > 1 && bytes as u64 > self.page.max_bytes {
             let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
             return Err(Error::new(Reason::ResultTooLarge, sentence).into());
         }
-        let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview, version, seal }| {
-            let id = ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
-            let (LossyText(preview), MetadataColumn { object, json }) = (preview, metadata);
-            let content = seal::is_whole(&preview, Some(self.page.preview_chars)).then_some(preview.as_str());
-            let read = StoredVersionContent { id: &artifact_id, version, title: &title, metadata: Some(&json), content };
-            let damaged = (object.is_none() || !seal::artifact_is_sound(&read, seal.as_deref())).then_some(version);
-            let (metadata, created_at, updated_at) = (object.unwrap_or_default(), Timestamp(created_at), Timestamp(at));
-            Ok(ListedArtifact { id, title, preview, metadata, created_at, updated_at, damaged })
-        });
+        let artifacts = rows.into_iter().map(
+            |ListRow {
+                 artifact_id,
+                 created_at,
+                 at,
+                 title,
+                 metadata,
+                 preview,
+                 version,
+                 seal,
+             }| {
+                let id =
+                    ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
+                let (LossyText(preview), MetadataColumn { object, json }) = (preview, metadata);
+                let content = seal::is_whole(&preview, Some(self.page.preview_chars))
+                    .then_some(preview.as_str());
+                let read = StoredVersionContent {
+                    id: &artifact_id,
+                    version,
+                    title: &title,
+                    metadata: Some(&json),
+                    content,
+                };
+                let damaged = (object.is_none()
+                    || !seal::artifact_is_sound(&read, seal.as_deref()))
+                .then_some(version);
+                let (metadata, created_at, updated_at) = (
+                    object.unwrap_or_default(),
+                    Timestamp(created_at),
+                    Timestamp(at),
+                );
+                Ok(ListedArtifact {
+                    id,
+                    title,
+                    preview,
+                    metadata,
+                    created_at,
+                    updated_at,
+                    damaged,
+                })
+            },
+        );
         let artifacts = artifacts.collect::<Result<_, StoreError>>()?;
-        Ok(Some((revision, ArtifactsPage { artifacts, total: count.first().map_or(0, |row| row.total), revision })))
+        Ok(Some((
+            revision,
+            ArtifactsPage {
+                artifacts,
+                total: count.first().map_or(0, |row| row.total),
+                revision,
+            },
+        )))
     }
 }
 
@@ -306,33 +476,55 @@ impl List {
     /// The rows of the page are chosen by the small table alone, so that skipping over artifacts reads none of their
     /// texts.
     fn statement<'v>(&'v self, owner: &'v OwnerId) -> Fragment<'v> {
-        let ArtifactPage { limit, start, preview_chars, max_bytes: _ } = self.page;
+        let ArtifactPage {
+            limit,
+            start,
+            preview_chars,
+            max_bytes: _,
+        } = self.page;
         let mut select = Fragment::prepared(
             "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata::text AS metadata, left(v.content, ",
             Vec::new(),
         );
         select.bind(Bind::Int(preview_chars.into()));
         select.push("::int) AS preview, v.version, v.seal FROM (SELECT a.owner_id, a.artifact_id, a.created_at, a.version FROM context.artifacts AS a ");
-        select.push("WHERE a.owner_id = ").bind(Bind::text(owner.as_str()));
+        select
+            .push("WHERE a.owner_id = ")
+            .bind(Bind::text(owner.as_str()));
         if let PageStart::After { created_at, id } = start {
-            select.push(" AND (a.created_at, a.artifact_id) < (").bind(Bind::Int(created_at.micros())).push(", ");
+            select
+                .push(" AND (a.created_at, a.artifact_id) < (")
+                .bind(Bind::Int(created_at.micros()))
+                .push(", ");
             select.bind(Bind::text(id.to_string())).push(")");
         }
         if let Some(query) = &self.query {
             let folded = fold(query);
             select.push(" AND EXISTS (SELECT 1 FROM context.artifact_texts AS t WHERE t.artifact_id = a.artifact_id AND t.owner_id = ");
-            select.bind(Bind::text(owner.as_str())).push(" AND (strpos(t.title, ");
-            select.bind(Bind::text(folded.clone())).push(") > 0 OR strpos(t.content, ").bind(Bind::text(folded)).push(") > 0))");
+            select
+                .bind(Bind::text(owner.as_str()))
+                .push(" AND (strpos(t.title, ");
+            select
+                .bind(Bind::text(folded.clone()))
+                .push(") > 0 OR strpos(t.content, ")
+                .bind(Bind::text(folded))
+                .push(") > 0))");
         }
-        select.push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ").bind(Bind::Int(limit.into()));
+        select
+            .push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ")
+            .bind(Bind::Int(limit.into()));
         if let PageStart::Offset(offset) = start {
-            select.push(" OFFSET ").bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
+            select
+                .push(" OFFSET ")
+                .bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
         }
         select.push(
             ") AS p JOIN context.artifact_versions AS v ON v.owner_id = p.owner_id AND v.artifact_id = p.artifact_id \
              AND v.version = p.version AND v.owner_id = ",
         );
-        select.bind(Bind::text(owner.as_str())).push(" ORDER BY p.created_at DESC, p.artifact_id DESC");
+        select
+            .bind(Bind::text(owner.as_str()))
+            .push(" ORDER BY p.created_at DESC, p.artifact_id DESC");
         select
     }
 }

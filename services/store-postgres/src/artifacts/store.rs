@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use context_model::{ArtifactId, ArtifactUpdate, Error, NewArtifact};
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision, OwnerId, Read, Result, StoreError,
-    StoredArtifact, VersionLookup, WriteOptions, Written,
+    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
+    OwnerId, Read, Result, StoreError, StoredArtifact, VersionLookup, WriteOptions, Written,
 };
 
 use super::read::{Get, History, List, Versions};
@@ -24,31 +24,95 @@ impl ArtifactStore for PostgresStore {
         self.with_artifact(owner, written).await
     }
 
-    async fn update_artifact(&self, owner: &OwnerId, update: ArtifactUpdate, options: WriteOptions) -> Result<Written<StoredArtifact>> {
+    async fn update_artifact(
+        &self,
+        owner: &OwnerId,
+        update: ArtifactUpdate,
+        options: WriteOptions,
+    ) -> Result<Written<StoredArtifact>> {
         let written = self.write(owner, options, Update(update)).await?;
         self.with_artifact(owner, written).await
     }
 
-    async fn restore_artifact(&self, owner: &OwnerId, restore: ArtifactRestore, options: WriteOptions) -> Result<Written<StoredArtifact>> {
+    async fn restore_artifact(
+        &self,
+        owner: &OwnerId,
+        restore: ArtifactRestore,
+        options: WriteOptions,
+    ) -> Result<Written<StoredArtifact>> {
         let written = self.write(owner, options, Restore(restore)).await?;
         self.with_artifact(owner, written).await
     }
 
-    async fn delete_artifact(&self, owner: &OwnerId, id: ArtifactId, options: WriteOptions) -> Result<Written<()>> {
-        let Written { outcome: _, revision } = self.write(owner, options, Delete(id)).await?;
-        Ok(Written { outcome: (), revision })
+    async fn delete_artifact(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        options: WriteOptions,
+    ) -> Result<Written<()>> {
+        let Written {
+            outcome: _,
+            revision,
+        } = self.write(owner, options, Delete(id)).await?;
+        Ok(Written {
+            outcome: (),
+            revision,
+        })
     }
 
-    async fn get_artifact(&self, owner: &OwnerId, id: ArtifactId, read: Read) -> Result<AtRevision<Option<StoredArtifact>>> {
-        self.read(owner, read, Get { id, version: None, statement_timeout: self.statement_timeout() }).await
+    async fn get_artifact(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        read: Read,
+    ) -> Result<AtRevision<Option<StoredArtifact>>> {
+        self.read(
+            owner,
+            read,
+            Get {
+                id,
+                version: None,
+                statement_timeout: self.statement_timeout(),
+            },
+        )
+        .await
     }
 
-    async fn list_artifacts(&self, owner: &OwnerId, page: ArtifactPage, read: Read) -> Result<ArtifactsPage> {
-        self.read(owner, read, List { query: None, page, statement_timeout: self.statement_timeout() }).await
+    async fn list_artifacts(
+        &self,
+        owner: &OwnerId,
+        page: ArtifactPage,
+        read: Read,
+    ) -> Result<ArtifactsPage> {
+        self.read(
+            owner,
+            read,
+            List {
+                query: None,
+                page,
+                statement_timeout: self.statement_timeout(),
+            },
+        )
+        .await
     }
 
-    async fn search_artifacts(&self, owner: &OwnerId, query: String, page: ArtifactPage, read: Read) -> Result<ArtifactsPage> {
-        self.read(owner, read, List { query: Some(query), page, statement_timeout: self.statement_timeout() }).await
+    async fn search_artifacts(
+        &self,
+        owner: &OwnerId,
+        query: String,
+        page: ArtifactPage,
+        read: Read,
+    ) -> Result<ArtifactsPage> {
+        self.read(
+            owner,
+            read,
+            List {
+                query: Some(query),
+                page,
+                statement_timeout: self.statement_timeout(),
+            },
+        )
+        .await
     }
 
     async fn artifact_history(
@@ -58,7 +122,16 @@ impl ArtifactStore for PostgresStore {
         limit: u32,
         read: Read,
     ) -> Result<AtRevision<Option<ArtifactHistory>>> {
-        self.read(owner, read, History { id, limit, statement_timeout: self.statement_timeout() }).await
+        self.read(
+            owner,
+            read,
+            History {
+                id,
+                limit,
+                statement_timeout: self.statement_timeout(),
+            },
+        )
+        .await
     }
 
     async fn artifact_versions(
@@ -68,21 +141,48 @@ impl ArtifactStore for PostgresStore {
         numbers: Vec<Option<i64>>,
         read: Read,
     ) -> Result<AtRevision<VersionLookup>> {
-        self.read(owner, read, Versions { id, numbers, statement_timeout: self.statement_timeout() }).await
+        self.read(
+            owner,
+            read,
+            Versions {
+                id,
+                numbers,
+                statement_timeout: self.statement_timeout(),
+            },
+        )
+        .await
     }
 }
 
 impl PostgresStore {
     /// The artifact of a write, read again when an earlier request made it.
-    async fn with_artifact(&self, owner: &OwnerId, written: Written<Outcome>) -> Result<Written<StoredArtifact>> {
-        let Written { outcome: Outcome { id, version, artifact }, revision } = written;
+    async fn with_artifact(
+        &self,
+        owner: &OwnerId,
+        written: Written<Outcome>,
+    ) -> Result<Written<StoredArtifact>> {
+        let Written {
+            outcome:
+                Outcome {
+                    id,
+                    version,
+                    artifact,
+                },
+            revision,
+        } = written;
         if let Some(outcome) = artifact {
             return Ok(Written { outcome, revision });
         }
         let id = ArtifactId::parse(&id)?;
-        let get = Get { id, version: Some(version), statement_timeout: self.statement_timeout() };
+        let get = Get {
+            id,
+            version: Some(version),
+            statement_timeout: self.statement_timeout(),
+        };
         let found = self.read(owner, Read::default(), get).await?;
-        let outcome = found.value.ok_or_else(|| StoreError::Rejected(Error::artifact_not_found(&id)))?;
+        let outcome = found
+            .value
+            .ok_or_else(|| StoreError::Rejected(Error::artifact_not_found(&id)))?;
         Ok(Written { outcome, revision })
     }
 }

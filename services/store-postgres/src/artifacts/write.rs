@@ -1,6 +1,8 @@
 //! Creating, changing, restoring and deleting artifacts. Each write first locks the artifact's row.
 
-use context_model::{ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold};
+use context_model::{
+    ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold,
+};
 use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact, seal};
 
 use super::read::{self, VersionRow};
@@ -19,12 +21,19 @@ pub(crate) struct Outcome {
 
 impl Recorded for Outcome {
     fn to_record(&self) -> Record {
-        Record::Artifact { id: self.id.clone(), version: self.version }
+        Record::Artifact {
+            id: self.id.clone(),
+            version: self.version,
+        }
     }
 
     fn from_record(record: Record) -> Option<Self> {
         match record {
-            Record::Artifact { id, version } => Some(Self { id, version, artifact: None }),
+            Record::Artifact { id, version } => Some(Self {
+                id,
+                version,
+                artifact: None,
+            }),
             Record::Batch(_) | Record::Deleted(_) | Record::Once => None,
         }
     }
@@ -41,7 +50,11 @@ impl Writing for Create {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Outcome, Failure> {
         let state = ArtifactState::first(self.new.clone());
-        let (owner, now, key) = (transaction.owner.as_str(), transaction.now, self.id.to_string());
+        let (owner, now, key) = (
+            transaction.owner.as_str(),
+            transaction.now,
+            self.id.to_string(),
+        );
         let insert = "WITH texts AS (INSERT INTO context.artifact_texts (owner_id, artifact_id, title, content) VALUES (?, ?, ?, ?)) \
                       INSERT INTO context.artifacts (owner_id, artifact_id, created_at, version) VALUES (?, ?, ?, 1)";
         let binds = vec![
@@ -68,7 +81,9 @@ impl Writing for Update {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Outcome, Failure> {
         let Self(update) = self;
-        let current = current(transaction, &update.id, update.expected_version).await?.checked(&update.id)?;
+        let current = current(transaction, &update.id, update.expected_version)
+            .await?
+            .checked(&update.id)?;
         let before = current.state();
         let after = before.updated(update)?;
         let changes = after.changes_from(&before);
@@ -87,7 +102,15 @@ impl Writing for Update {
             let (created_at, at) = (Timestamp(current.created_at), Timestamp(current.at));
             return Ok(outcome(update.id, current.version, created_at, at, before));
         }
-        next_version(transaction, update.id, &current, after, &changes, ChangeKind::Update).await
+        next_version(
+            transaction,
+            update.id,
+            &current,
+            after,
+            &changes,
+            ChangeKind::Update,
+        )
+        .await
     }
 }
 
@@ -98,9 +121,16 @@ impl Writing for Restore {
     type Outcome = Outcome;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Outcome, Failure> {
-        let ArtifactRestore { id, version, expected_version } = &self.0;
+        let ArtifactRestore {
+            id,
+            version,
+            expected_version,
+        } = &self.0;
         let current = current(transaction, id, *expected_version).await?;
-        let Some(wanted) = read::unchecked_version(transaction.conn, transaction.owner, id, Some(*version)).await? else {
+        let Some(wanted) =
+            read::unchecked_version(transaction.conn, transaction.owner, id, Some(*version))
+                .await?
+        else {
             return Err(Error::artifact_version_not_restorable(id, *version).into());
         };
         let state = wanted.checked(id)?.state();
@@ -109,7 +139,15 @@ impl Writing for Restore {
             true => state.changes_from(&current.state()),
             false => ["title", "content", "metadata"].map(str::to_owned).to_vec(),
         };
-        next_version(transaction, *id, &current, state, &changes, ChangeKind::Restore).await
+        next_version(
+            transaction,
+            *id,
+            &current,
+            state,
+            &changes,
+            ChangeKind::Restore,
+        )
+        .await
     }
 }
 
@@ -136,15 +174,26 @@ impl Writing for Delete {
 }
 
 /// The artifact's current version, damaged or not, locked, which must be the expected one.
-async fn current(transaction: &mut Transaction<'_>, id: &ArtifactId, expected: Option<i64>) -> Result<VersionRow, Failure> {
+async fn current(
+    transaction: &mut Transaction<'_>,
+    id: &ArtifactId,
+    expected: Option<i64>,
+) -> Result<VersionRow, Failure> {
     let lock = "SELECT 1 FROM context.artifacts WHERE owner_id = ? AND artifact_id = ? FOR UPDATE";
-    let binds = vec![Bind::text(transaction.owner.as_str()), Bind::text(id.to_string())];
+    let binds = vec![
+        Bind::text(transaction.owner.as_str()),
+        Bind::text(id.to_string()),
+    ];
     sql::execute(transaction.conn, Fragment::prepared(lock, binds)).await?;
-    let Some(current) = read::unchecked_version(transaction.conn, transaction.owner, id, None).await? else {
+    let Some(current) =
+        read::unchecked_version(transaction.conn, transaction.owner, id, None).await?
+    else {
         return Err(Error::artifact_not_found(id).into());
     };
     match expected {
-        Some(expected) if expected != current.version => Err(Error::artifact_version_mismatch(id, expected, current.version).into()),
+        Some(expected) if expected != current.version => {
+            Err(Error::artifact_version_mismatch(id, expected, current.version).into())
+        }
         _ => Ok(current),
     }
 }
@@ -162,15 +211,33 @@ async fn next_version(
     let at = Timestamp(transaction.now.micros().max(current.at + 1));
     let (owner, key) = (transaction.owner.as_str(), id.to_string());
     let change = "UPDATE context.artifacts SET version = ? WHERE owner_id = ? AND artifact_id = ?";
-    sql::execute(transaction.conn, Fragment::prepared(change, vec![Bind::Int(version), Bind::text(owner), Bind::text(&key)])).await?;
+    sql::execute(
+        transaction.conn,
+        Fragment::prepared(
+            change,
+            vec![Bind::Int(version), Bind::text(owner), Bind::text(&key)],
+        ),
+    )
+    .await?;
     if changes.iter().any(|change| change != "metadata") {
         let change = "UPDATE context.artifact_texts SET title = ?, content = ? WHERE owner_id = ? AND artifact_id = ?";
-        let binds = vec![Bind::text(fold(&state.title)), Bind::text(fold(&state.content)), Bind::text(owner), Bind::text(&key)];
+        let binds = vec![
+            Bind::text(fold(&state.title)),
+            Bind::text(fold(&state.content)),
+            Bind::text(owner),
+            Bind::text(&key),
+        ];
         sql::execute(transaction.conn, Fragment::prepared(change, binds)).await?;
     }
     insert_version(transaction, &key, version, at, &state, changes).await?;
     transaction.changed_artifact(operation, key, version);
-    Ok(outcome(id, version, Timestamp(current.created_at), at, state))
+    Ok(outcome(
+        id,
+        version,
+        Timestamp(current.created_at),
+        at,
+        state,
+    ))
 }
 
 async fn insert_version(
@@ -181,7 +248,12 @@ async fn insert_version(
     state: &ArtifactState,
     changes: &[String],
 ) -> Result<(), Failure> {
-    let ArtifactState { title, title_given, content, metadata } = state;
+    let ArtifactState {
+        title,
+        title_given,
+        content,
+        metadata,
+    } = state;
     let metadata = Metadata::from_stored(metadata.clone()).to_json();
     let seal = seal::artifact_version(key, version, title, &metadata, content);
     let insert = "INSERT INTO context.artifact_versions \
@@ -203,8 +275,31 @@ async fn insert_version(
     Ok(())
 }
 
-fn outcome(id: ArtifactId, version: i64, created_at: Timestamp, updated_at: Timestamp, state: ArtifactState) -> Outcome {
-    let ArtifactState { title, title_given: _, content, metadata } = state;
-    let artifact = StoredArtifact { id, title, content, metadata, created_at, updated_at, version };
-    Outcome { id: id.to_string(), version, artifact: Some(artifact) }
+fn outcome(
+    id: ArtifactId,
+    version: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    state: ArtifactState,
+) -> Outcome {
+    let ArtifactState {
+        title,
+        title_given: _,
+        content,
+        metadata,
+    } = state;
+    let artifact = StoredArtifact {
+        id,
+        title,
+        content,
+        metadata,
+        created_at,
+        updated_at,
+        version,
+    };
+    Outcome {
+        id: id.to_string(),
+        version,
+        artifact: Some(artifact),
+    }
 }

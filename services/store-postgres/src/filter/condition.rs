@@ -21,7 +21,10 @@ pub(super) fn uses_content_index(condition: &Condition, indexed: bool) -> bool {
 /// Whether any index answers a part of the condition.
 pub(super) fn is_served(condition: &Condition, indexed: bool) -> bool {
     let by_its_field = || {
-        let by_number = matches!(condition.comparison, Comparison::Gt(_) | Comparison::Gte(_) | Comparison::Lt(_) | Comparison::Lte(_));
+        let by_number = matches!(
+            condition.comparison,
+            Comparison::Gt(_) | Comparison::Gte(_) | Comparison::Lt(_) | Comparison::Lte(_)
+        );
         by_number || index_term(&Field::new(&condition.path), &condition.comparison).is_some()
     };
     uses_content_index(condition, indexed) || (indexed && by_its_field())
@@ -54,16 +57,29 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
         Comparison::Eq { value, .. } => Some(equal_key(field, value)),
         Comparison::In { values, .. } => {
             let mut any = Fragment::new("(");
-            let (numbers, others): (Vec<&Scalar>, Vec<&Scalar>) =
-                values.iter().partition(|value| matches!(value, Scalar::Int(_) | Scalar::Float(_)));
+            let (numbers, others): (Vec<&Scalar>, Vec<&Scalar>) = values
+                .iter()
+                .partition(|value| matches!(value, Scalar::Int(_) | Scalar::Float(_)));
             if !others.is_empty() {
-                any.push(&format!("{key} = ANY(")).bind(Bind::Texts(others.iter().map(|value| Cow::Owned(key_of(value))).collect()));
+                any.push(&format!("{key} = ANY(")).bind(Bind::Texts(
+                    others
+                        .iter()
+                        .map(|value| Cow::Owned(key_of(value)))
+                        .collect(),
+                ));
                 any.push(")");
             }
             if !numbers.is_empty() {
                 any.push(if others.is_empty() { "" } else { " OR " });
-                let decimals = Bind::Texts(numbers.iter().map(|value| Cow::Owned(decimal(value))).collect());
-                any.push(&format!("{} = ANY(", field.number())).bind(decimals).push("::numeric[])");
+                let decimals = Bind::Texts(
+                    numbers
+                        .iter()
+                        .map(|value| Cow::Owned(decimal(value)))
+                        .collect(),
+                );
+                any.push(&format!("{} = ANY(", field.number()))
+                    .bind(decimals)
+                    .push("::numeric[])");
             }
             any.push(")");
             Some(any)
@@ -77,11 +93,20 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
         }
         // The second index holds exactly what the condition says.
         Comparison::Gt(_) | Comparison::Gte(_) | Comparison::Lt(_) | Comparison::Lte(_) => None,
-        Comparison::Exists | Comparison::IsNotNull => Some(Fragment::new(format!("{key} IS NOT NULL"))),
+        Comparison::Exists | Comparison::IsNotNull => {
+            Some(Fragment::new(format!("{key} IS NOT NULL")))
+        }
         Comparison::NotExists | Comparison::IsNull => Some(Fragment::new(format!("{key} IS NULL"))),
-        Comparison::StartsWith { text, case_sensitive } => {
+        Comparison::StartsWith {
+            text,
+            case_sensitive,
+        } => {
             // Lower-casing a capital sigma depends on what follows it, so a prefix folds alone only up to there.
-            let prefix = if *case_sensitive { fold(text.split('Σ').next().unwrap_or_default()) } else { text.clone() };
+            let prefix = if *case_sensitive {
+                fold(text.split('Σ').next().unwrap_or_default())
+            } else {
+                text.clone()
+            };
             let prefix = first_chars(&prefix);
             Some(text_range(&key, &prefix, after(&prefix)))
         }
@@ -97,21 +122,35 @@ fn index_term<'v>(field: &Field, comparison: &'v Comparison) -> Option<Fragment<
 fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<'v> {
     let value = field.value();
     match &condition.comparison {
-        Comparison::Eq { value: wanted, case_sensitive } => {
+        Comparison::Eq {
+            value: wanted,
+            case_sensitive,
+        } => {
             let mut rest = if indexed {
                 let mut equal = Fragment::new(format!("coalesce({value} = "));
-                equal.bind(Bind::text(json(&folded(wanted)))).push("::jsonb, false)");
+                equal
+                    .bind(Bind::text(json(&folded(wanted))))
+                    .push("::jsonb, false)");
                 equal
             } else {
                 contains(&nested(&condition.path, json(&folded(wanted))))
             };
             if let (true, Scalar::Text(text)) = (case_sensitive, wanted) {
-                rest.push(&format!(" AND coalesce({} = ", field.exact_text())).bind(Bind::text(text)).push(", false)");
+                rest.push(&format!(" AND coalesce({} = ", field.exact_text()))
+                    .bind(Bind::text(text))
+                    .push(", false)");
             }
             rest
         }
-        Comparison::Ne { value: Scalar::Text(text), case_sensitive: true } => {
-            let mut rest = Fragment::new(format!("{} AND {} <> ", is_string(field), field.exact_text()));
+        Comparison::Ne {
+            value: Scalar::Text(text),
+            case_sensitive: true,
+        } => {
+            let mut rest = Fragment::new(format!(
+                "{} AND {} <> ",
+                is_string(field),
+                field.exact_text()
+            ));
             rest.bind(Bind::text(text));
             rest
         }
@@ -120,8 +159,14 @@ fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<
             rest.bind(Bind::text(json(wanted))).push("::jsonb");
             rest
         }
-        Comparison::In { values, case_sensitive } => member(field, values, *case_sensitive),
-        Comparison::NotIn { values, case_sensitive } => {
+        Comparison::In {
+            values,
+            case_sensitive,
+        } => member(field, values, *case_sensitive),
+        Comparison::NotIn {
+            values,
+            case_sensitive,
+        } => {
             let mut rest = Fragment::new(format!("{} IS NOT NULL AND NOT ", field.text()));
             rest.append(member(field, values, *case_sensitive));
             rest
@@ -132,32 +177,69 @@ fn rest<'v>(field: &Field, condition: &'v Condition, indexed: bool) -> Fragment<
         Comparison::Lte(bound) => ordered(field, "<=", bound),
         Comparison::Exists | Comparison::IsNotNull if indexed => Fragment::new(""),
         Comparison::NotExists if indexed => Fragment::new(""),
-        Comparison::Exists | Comparison::IsNotNull => Fragment::new(format!("{} IS NOT NULL", field.text())),
+        Comparison::Exists | Comparison::IsNotNull => {
+            Fragment::new(format!("{} IS NOT NULL", field.text()))
+        }
         Comparison::NotExists => Fragment::new(format!("{} IS NULL", field.text())),
         Comparison::IsNull => Fragment::new(format!("coalesce({}, false)", field.is("null"))),
-        Comparison::Contains { text, case_sensitive } => {
-            let mut rest = Fragment::new(format!("{} AND strpos({}, ", is_string(field), text_of(field, *case_sensitive)));
+        Comparison::Contains {
+            text,
+            case_sensitive,
+        } => {
+            let mut rest = Fragment::new(format!(
+                "{} AND strpos({}, ",
+                is_string(field),
+                text_of(field, *case_sensitive)
+            ));
             rest.bind(Bind::text(text)).push(") > 0");
             rest
         }
-        Comparison::StartsWith { text, case_sensitive } => {
-            let mut rest = Fragment::new(format!("{} AND starts_with({}, ", is_string(field), text_of(field, *case_sensitive)));
+        Comparison::StartsWith {
+            text,
+            case_sensitive,
+        } => {
+            let mut rest = Fragment::new(format!(
+                "{} AND starts_with({}, ",
+                is_string(field),
+                text_of(field, *case_sensitive)
+            ));
             rest.bind(Bind::text(text)).push(")");
             rest
         }
-        Comparison::EndsWith { text, case_sensitive } => {
+        Comparison::EndsWith {
+            text,
+            case_sensitive,
+        } => {
             let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
-            let mut rest = Fragment::new(format!("{} AND right({}, ", is_string(field), text_of(field, *case_sensitive)));
-            rest.bind(Bind::Int(length)).push("::int) = ").bind(Bind::text(text));
+            let mut rest = Fragment::new(format!(
+                "{} AND right({}, ",
+                is_string(field),
+                text_of(field, *case_sensitive)
+            ));
+            rest.bind(Bind::Int(length))
+                .push("::int) = ")
+                .bind(Bind::text(text));
             rest
         }
-        Comparison::ArrayContains { value: wanted, case_sensitive } => {
-            let mut rest = contains(&nested(&condition.path, format!("[{}]", json(&folded(wanted)))));
+        Comparison::ArrayContains {
+            value: wanted,
+            case_sensitive,
+        } => {
+            let mut rest = contains(&nested(
+                &condition.path,
+                format!("[{}]", json(&folded(wanted))),
+            ));
             if let (true, Scalar::Text(text)) = (case_sensitive, wanted) {
                 // The folded list says that it is a list; an item of the list as it is must be this very string.
-                rest.push(" AND EXISTS (SELECT 1 FROM json_array_elements(CASE WHEN ").push(&field.is("array"));
-                rest.push(&format!(" THEN {} END::json) AS item(value)", field.exact_text()));
-                rest.push(" WHERE json_typeof(item.value) = 'string' AND (item.value #>> '{}') = ").bind(Bind::text(text)).push(")");
+                rest.push(" AND EXISTS (SELECT 1 FROM json_array_elements(CASE WHEN ")
+                    .push(&field.is("array"));
+                rest.push(&format!(
+                    " THEN {} END::json) AS item(value)",
+                    field.exact_text()
+                ));
+                rest.push(" WHERE json_typeof(item.value) = 'string' AND (item.value #>> '{}') = ")
+                    .bind(Bind::text(text))
+                    .push(")");
             }
             rest
         }
@@ -173,15 +255,28 @@ fn member<'v>(field: &Field, values: &'v [Scalar], case_sensitive: bool) -> Frag
             _ => None,
         })
         .collect();
-    let others: Vec<Cow<'v, str>> =
-        values.iter().filter(|value| !(case_sensitive && matches!(value, Scalar::Text(_)))).map(|value| Cow::Owned(json(value))).collect();
+    let others: Vec<Cow<'v, str>> = values
+        .iter()
+        .filter(|value| !(case_sensitive && matches!(value, Scalar::Text(_))))
+        .map(|value| Cow::Owned(json(value)))
+        .collect();
     let mut member = Fragment::new("(");
     if !others.is_empty() {
-        member.push(&format!("coalesce({} = ANY(", field.value())).bind(Bind::Texts(others)).push("::jsonb[]), false)");
+        member
+            .push(&format!("coalesce({} = ANY(", field.value()))
+            .bind(Bind::Texts(others))
+            .push("::jsonb[]), false)");
     }
     if !texts.is_empty() {
         member.push(if member.sql().len() > 1 { " OR " } else { "" });
-        member.push(&format!("{} AND {} = ANY(", is_string(field), field.exact_text())).bind(Bind::Texts(texts)).push(")");
+        member
+            .push(&format!(
+                "{} AND {} = ANY(",
+                is_string(field),
+                field.exact_text()
+            ))
+            .bind(Bind::Texts(texts))
+            .push(")");
     }
     member.push(")");
     member
@@ -190,7 +285,11 @@ fn member<'v>(field: &Field, values: &'v [Scalar], case_sensitive: bool) -> Frag
 fn ordered<'v>(field: &Field, operator: &str, bound: &'v Scalar) -> Fragment<'v> {
     if let Scalar::Text(text) = bound {
         // Byte order is that of the string as it is: folding does not keep it.
-        let mut rest = Fragment::new(format!("{} AND {} COLLATE \"C\" {operator} ", is_string(field), field.exact_text()));
+        let mut rest = Fragment::new(format!(
+            "{} AND {} COLLATE \"C\" {operator} ",
+            is_string(field),
+            field.exact_text()
+        ));
         rest.bind(Bind::text(text));
         rest
     } else {
@@ -226,7 +325,10 @@ fn contains(json: &str) -> Fragment<'static> {
 
 /// `value` at the end of the path.
 fn nested(path: &MetadataPath, value: String) -> String {
-    path.segments().iter().rev().fold(value, |value, segment| format!("{{\"{segment}\":{value}}}"))
+    path.segments()
+        .iter()
+        .rev()
+        .fold(value, |value, segment| format!("{{\"{segment}\":{value}}}"))
 }
 
 /// Never NULL: an absent field is no string.
@@ -244,7 +346,11 @@ fn is_type_of(field: &Field, value: &Scalar) -> String {
 }
 
 fn text_of(field: &Field, case_sensitive: bool) -> String {
-    if case_sensitive { field.exact_text() } else { field.text() }
+    if case_sensitive {
+        field.exact_text()
+    } else {
+        field.text()
+    }
 }
 
 /// Strings between two bounds, in byte order.
@@ -262,7 +368,11 @@ fn after(prefix: &str) -> Option<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {
         // Code points sort as their UTF-8 bytes do; the surrogates between are no characters.
-        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        let next = if last == '\u{d7ff}' {
+            Some('\u{e000}')
+        } else {
+            char::from_u32(u32::from(last) + 1)
+        };
         if let Some(next) = next {
             chars.push(next);
             return Some(chars.into_iter().collect());
@@ -280,7 +390,10 @@ fn first_chars(text: &str) -> String {
 /// but `T` and `Z`. A string with a smaller or equal (greater or equal) start has, folded, such a start as well,
 /// because only characters from `A` on change, and they stay above digits and punctuation.
 fn caseless_prefix(text: &str) -> &str {
-    let end = text.bytes().position(|byte| byte >= b'A').unwrap_or(text.len());
+    let end = text
+        .bytes()
+        .position(|byte| byte >= b'A')
+        .unwrap_or(text.len());
     &text[..end]
 }
 

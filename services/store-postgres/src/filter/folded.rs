@@ -62,7 +62,11 @@ fn number_json(number: &Number) -> String {
 pub(super) fn float_json(float: f64) -> String {
     const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
     const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
-    if (TWO_TO_53..=TWO_TO_63).contains(&float.abs()) { format!("{float:.0}") } else { Value::from(float).to_string() }
+    if (TWO_TO_53..=TWO_TO_63).contains(&float.abs()) {
+        format!("{float:.0}")
+    } else {
+        Value::from(float).to_string()
+    }
 }
 
 #[cfg(test)]
@@ -73,13 +77,22 @@ mod tests {
     #[test]
     fn strings_are_folded_and_keys_are_not() {
         let object = json!({"Key": "ÄB\"", "list": ["X", {"Y": "Z"}], "n": null, "b": true});
-        assert_eq!(folded_json(object.as_object().unwrap()), r#"{"Key":"äb\"","list":["x",{"Y":"z"}],"n":null,"b":true}"#);
+        assert_eq!(
+            folded_json(object.as_object().unwrap()),
+            r#"{"Key":"äb\"","list":["x",{"Y":"z"}],"n":null,"b":true}"#
+        );
     }
 
     #[test]
     fn large_floats_are_written_out() {
-        assert_eq!(float_json(9_223_372_036_854_775_808.0), "9223372036854775808");
-        assert_eq!(float_json(-9_223_372_036_854_774_784.0), "-9223372036854774784");
+        assert_eq!(
+            float_json(9_223_372_036_854_775_808.0),
+            "9223372036854775808"
+        );
+        assert_eq!(
+            float_json(-9_223_372_036_854_774_784.0),
+            "-9223372036854774784"
+        );
         assert_eq!(float_json(9_007_199_254_740_994.0), "9007199254740994");
         assert_eq!(float_json(0.1), "0.1");
         assert_eq!(float_json(1e300), "1e+300");

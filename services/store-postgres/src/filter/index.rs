@@ -19,7 +19,12 @@ pub(super) struct Field {
 impl Field {
     pub(super) fn new(path: &MetadataPath) -> Self {
         let literal = |segment: &String| {
-            debug_assert!(segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "guaranteed by MetadataPath");
+            debug_assert!(
+                segment
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'),
+                "guaranteed by MetadataPath"
+            );
             format!("'{segment}'::text")
         };
         let (last, before) = match path.segments() {
@@ -55,7 +60,11 @@ impl Field {
 
     /// The value when it is a number, which the second index holds.
     pub(super) fn number(&self) -> String {
-        format!("(CASE WHEN {} THEN {}::numeric END)", self.is("number"), self.text())
+        format!(
+            "(CASE WHEN {} THEN {}::numeric END)",
+            self.is("number"),
+            self.text()
+        )
     }
 
     /// The condition that the value is of this type, as `jsonb_typeof` names it.
@@ -76,15 +85,31 @@ pub(crate) fn indexes(path: &MetadataPath) -> [(String, String); 2] {
     let key = of_table(field.key());
     let number = of_table(field.number());
     [
-        (name(path, "text"), format!("(owner_id, {key}, created_at, id)")),
-        (name(path, "number"), format!("(owner_id, {number}, created_at, id)")),
+        (
+            name(path, "text"),
+            format!("(owner_id, {key}, created_at, id)"),
+        ),
+        (
+            name(path, "number"),
+            format!("(owner_id, {number}, created_at, id)"),
+        ),
     ]
 }
 
 /// Names are cut at 63 bytes and know no case, so that a hash tells fields apart.
 fn name(path: &MetadataPath, kind: &str) -> String {
     let joined = path.segments().join(".");
-    let readable: String = joined.chars().take(24).map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    let readable: String = joined
+        .chars()
+        .take(24)
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '_'
+            }
+        })
+        .collect();
     let mut hash = String::new();
     for byte in &Sha256::digest(joined.as_bytes())[..4] {
         let _ = write!(hash, "{byte:02x}");

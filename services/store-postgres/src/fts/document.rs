@@ -33,7 +33,10 @@ pub(crate) enum Words {
     /// A tsvector as PostgreSQL reads it.
     Lexemes(String),
     /// Words for a text search configuration.
-    Plain { configuration: String, words: String },
+    Plain {
+        configuration: String,
+        words: String,
+    },
 }
 
 impl Document {
@@ -53,9 +56,15 @@ impl Document {
                 cast.bind(Bind::text(vector)).push("::tsvector");
                 cast
             }
-            Words::Plain { configuration, words } => {
+            Words::Plain {
+                configuration,
+                words,
+            } => {
                 let mut call = Fragment::new("to_tsvector(");
-                call.bind(Bind::text(configuration)).push("::regconfig, ").bind(Bind::text(words)).push(")");
+                call.bind(Bind::text(configuration))
+                    .push("::regconfig, ")
+                    .bind(Bind::text(words))
+                    .push(")");
                 call
             }
         }
@@ -104,7 +113,10 @@ fn lexemes(text: &str, language: &Language) -> Document {
             }
         }
     }
-    Document { words: Words::Lexemes(vector), cut }
+    Document {
+        words: Words::Lexemes(vector),
+        cut,
+    }
 }
 
 fn plain(text: &str, configuration: &str, language: &Language) -> Document {
@@ -115,7 +127,13 @@ fn plain(text: &str, configuration: &str, language: &Language) -> Document {
         cut = words.len() > MAX_SERVER_BYTES;
         !cut
     });
-    Document { words: Words::Plain { configuration: configuration.to_owned(), words }, cut }
+    Document {
+        words: Words::Plain {
+            configuration: configuration.to_owned(),
+            words,
+        },
+        cut,
+    }
 }
 
 /// A lexeme as the input of tsvector and tsquery has it.
@@ -148,7 +166,16 @@ mod tests {
 
     #[test]
     fn stems_and_words_stand_at_their_positions() {
-        assert_eq!(vector("the running fox runs"), ["'fox':3C", "'run':2C,4", "'running':2", "'runs':4", "'the':1"]);
+        assert_eq!(
+            vector("the running fox runs"),
+            [
+                "'fox':3C",
+                "'run':2C,4",
+                "'running':2",
+                "'runs':4",
+                "'the':1"
+            ]
+        );
         assert_eq!(vector("数据库"), ["'据库':2C", "'数据':1C"]);
     }
 

@@ -20,7 +20,10 @@ pub(crate) fn query(query: &Query, language: &Language) -> Fragment<'static> {
         }
         Language::Server(configuration) => {
             let mut call = Fragment::new("to_tsquery(");
-            call.bind(Bind::text(configuration.clone())).push("::regconfig, ").bind(Bind::text(text)).push(")");
+            call.bind(Bind::text(configuration.clone()))
+                .push("::regconfig, ")
+                .bind(Bind::text(text))
+                .push(")");
             call
         }
     }
@@ -35,7 +38,10 @@ pub(crate) fn terms(query: &Query, language: &Language) -> Fragment<'static> {
     match language {
         Language::Ours(_) => _ = array.bind(Bind::Texts(terms)).push("::tsquery[]"),
         Language::Server(configuration) => {
-            array.push("ARRAY(SELECT to_tsquery(").bind(Bind::text(configuration.clone())).push("::regconfig, t.term) FROM unnest(");
+            array
+                .push("ARRAY(SELECT to_tsquery(")
+                .bind(Bind::text(configuration.clone()))
+                .push("::regconfig, t.term) FROM unnest(");
             array.bind(Bind::Texts(terms)).push(") AS t(term))");
         }
     }
@@ -58,8 +64,13 @@ fn collect(query: &Query, lexeme: fn(&Term) -> &str, out: &mut Vec<Cow<'static, 
             write(query, lexeme, &mut term);
             out.push(Cow::Owned(term));
         }
-        Query::And(queries) | Query::Or(queries) => queries.iter().for_each(|query| collect(query, lexeme, out)),
-        Query::Not { positive, negative: _ } => collect(positive, lexeme, out),
+        Query::And(queries) | Query::Or(queries) => {
+            queries.iter().for_each(|query| collect(query, lexeme, out))
+        }
+        Query::Not {
+            positive,
+            negative: _,
+        } => collect(positive, lexeme, out),
     }
 }
 
@@ -108,7 +119,13 @@ mod tests {
     #[test]
     fn a_tree_becomes_quoted_words_and_operators() {
         let language = Language::of_ours("english").unwrap();
-        let parsed = parse(Mode::Boolean, "(running AND fox*) NOT \"red 'dog'\" ", &language.analyzer()).unwrap().unwrap();
+        let parsed = parse(
+            Mode::Boolean,
+            "(running AND fox*) NOT \"red 'dog'\" ",
+            &language.analyzer(),
+        )
+        .unwrap()
+        .unwrap();
         let mut text = String::new();
         write(&parsed.query, |term| &term.stem, &mut text);
         assert_eq!(text, "(('run' & 'fox':*) & !(('red' <-> 'dog')))");

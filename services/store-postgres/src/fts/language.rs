@@ -15,7 +15,11 @@ impl Language {
     /// A language of `context-text`, or `simple` for none.
     pub fn of_ours(name: &str) -> Option<Self> {
         let unstemmed = name.trim().eq_ignore_ascii_case("simple");
-        let language = if unstemmed { Some(context_text::Language::Unstemmed) } else { context_text::Language::parse(name) };
+        let language = if unstemmed {
+            Some(context_text::Language::Unstemmed)
+        } else {
+            context_text::Language::parse(name)
+        };
         language.map(Self::Ours)
     }
 

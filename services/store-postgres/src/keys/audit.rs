@@ -18,7 +18,13 @@ impl Writing for Record {
     type Outcome = Once<()>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<()>, Failure> {
-        let Denial { at, key_id, operation, reason, attempts } = &self.0;
+        let Denial {
+            at,
+            key_id,
+            operation,
+            reason,
+            attempts,
+        } = &self.0;
         // Nothing is written of an owner that does not exist.
         let insert = "INSERT INTO context.denials (owner_id, at, key_id, operation, reason, attempts) \
                       SELECT o.owner_id, ?, ?, ?, ?, ? FROM context.owners AS o WHERE o.owner_id = ?";
@@ -35,8 +41,17 @@ impl Writing for Record {
     }
 }
 
-pub(crate) async fn record_event(transaction: &mut Transaction<'_>, event: &KeyEvent) -> Result<(), Failure> {
-    let KeyEvent { id, at, actor, operation, key_id } = event;
+pub(crate) async fn record_event(
+    transaction: &mut Transaction<'_>,
+    event: &KeyEvent,
+) -> Result<(), Failure> {
+    let KeyEvent {
+        id,
+        at,
+        actor,
+        operation,
+        key_id,
+    } = event;
     let insert = "INSERT INTO context.key_events (owner_id, event_id, at, actor, operation, key_id) VALUES (?, ?, ?, ?, ?, ?)";
     let binds = vec![
         Bind::text(transaction.owner.as_str()),
@@ -83,17 +98,32 @@ impl Reading for Lines {
         Vec::new()
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         let select = "SELECT * FROM (SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1::bigint AS attempts \
                       FROM context.changes WHERE owner_id = ? AND at >= ? UNION ALL \
                       SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM context.denials WHERE owner_id = ? AND at >= ? \
                       UNION ALL SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 FROM context.key_events \
                       WHERE owner_id = ? AND at >= ?) AS lines ORDER BY at, revision NULLS FIRST, entity_id NULLS FIRST LIMIT ?";
         let (name, from) = (owner.as_str(), self.from.micros());
-        let mut binds: Vec<Bind<'_>> = (0..3).flat_map(|_| [Bind::text(name), Bind::Int(from)]).collect();
+        let mut binds: Vec<Bind<'_>> = (0..3)
+            .flat_map(|_| [Bind::text(name), Bind::Int(from)])
+            .collect();
         binds.push(Bind::Int(self.limit.into()));
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
-        let line = |Row { at, key_id, operation, entity, entity_id, revision, outcome, attempts }| AuditLine {
+        let line = |Row {
+                        at,
+                        key_id,
+                        operation,
+                        entity,
+                        entity_id,
+                        revision,
+                        outcome,
+                        attempts,
+                    }| AuditLine {
             at: Timestamp(at),
             key_id,
             operation,

@@ -24,7 +24,10 @@ struct Row {
 }
 
 /// Owners by name; one of them, or the first 10 000.
-async fn summaries(conn: &mut AsyncPgConnection, owner: Option<&OwnerId>) -> Result<Vec<OwnerSummary>, Failure> {
+async fn summaries(
+    conn: &mut AsyncPgConnection,
+    owner: Option<&OwnerId>,
+) -> Result<Vec<OwnerSummary>, Failure> {
     let mut select = Fragment::prepared(
         "SELECT o.owner_id, o.entry_count AS contexts, \
          (SELECT count(*) FROM context.artifacts AS a WHERE a.owner_id = o.owner_id) AS artifacts, \
@@ -33,11 +36,23 @@ async fn summaries(conn: &mut AsyncPgConnection, owner: Option<&OwnerId>) -> Res
         Vec::new(),
     );
     if let Some(owner) = owner {
-        select.push(" WHERE o.owner_id = ").bind(Bind::text(owner.as_str()));
+        select
+            .push(" WHERE o.owner_id = ")
+            .bind(Bind::text(owner.as_str()));
     }
     select.push(" ORDER BY o.owner_id LIMIT 10000");
     let rows: Vec<Row> = sql::query(conn, select).await?;
-    let summary = |Row { owner_id, contexts, artifacts, keys }| OwnerSummary { owner: OwnerId::new(owner_id), contexts, artifacts, keys };
+    let summary = |Row {
+                       owner_id,
+                       contexts,
+                       artifacts,
+                       keys,
+                   }| OwnerSummary {
+        owner: OwnerId::new(owner_id),
+        contexts,
+        artifacts,
+        keys,
+    };
     Ok(rows.into_iter().map(summary).collect())
 }
 
@@ -45,7 +60,11 @@ async fn summaries(conn: &mut AsyncPgConnection, owner: Option<&OwnerId>) -> Res
 pub(crate) async fn create(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<(), Failure> {
     let insert = "INSERT INTO context.owners (owner_id, revision, entry_count, user_count, agent_count, multimodal_count, image_count, \
                   thread_count) VALUES (?, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (owner_id) DO NOTHING";
-    sql::execute(conn, Fragment::prepared(insert, vec![Bind::text(owner.as_str())])).await?;
+    sql::execute(
+        conn,
+        Fragment::prepared(insert, vec![Bind::text(owner.as_str())]),
+    )
+    .await?;
     Ok(())
 }
 
@@ -70,7 +89,11 @@ impl Reading for List {
         Vec::new()
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, _: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        _: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         Ok(Some((0, summaries(conn, None).await?)))
     }
 }
@@ -89,9 +112,17 @@ impl Writing for Erase {
     type Outcome = Once<Option<OwnerSummary>>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let Some(summary) = summaries(transaction.conn, Some(transaction.owner)).await?.pop() else { return Ok(Once(None)) };
+        let Some(summary) = summaries(transaction.conn, Some(transaction.owner))
+            .await?
+            .pop()
+        else {
+            return Ok(Once(None));
+        };
         // There may be a lot of it.
-        transaction.conn.batch_execute("SET LOCAL statement_timeout = 0").await?;
+        transaction
+            .conn
+            .batch_execute("SET LOCAL statement_timeout = 0")
+            .await?;
         let owner = || vec![Bind::text(transaction.owner.as_str())];
         // As every write does, so that none is in the middle of something.
         let lock = "SELECT 1 FROM context.threads WHERE owner_id = ? ORDER BY thread_id FOR UPDATE";
@@ -99,7 +130,8 @@ impl Writing for Erase {
         // The counter of ids stays: other services may hold ids that were leased from it. The owner's row goes last.
         let tables = "SELECT c.table_name::text AS name FROM information_schema.columns AS c WHERE c.table_schema = 'context' \
                       AND c.column_name = 'owner_id' AND c.table_name <> 'owner_ids' ORDER BY c.table_name = 'owners', c.table_name";
-        let tables: Vec<Name> = sql::query(transaction.conn, Fragment::prepared(tables, Vec::new())).await?;
+        let tables: Vec<Name> =
+            sql::query(transaction.conn, Fragment::prepared(tables, Vec::new())).await?;
         for Name { name } in tables {
             // A name of our own migrations, never a caller's text.
             let mut delete = Fragment::new(format!("DELETE FROM context.{name} WHERE owner_id = "));

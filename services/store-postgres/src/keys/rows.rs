@@ -42,13 +42,27 @@ struct Row {
 
 impl Row {
     fn into_key(self) -> Result<StoredKey, StoreError> {
-        let Self { owner_id, key_id, name, lookup, hash, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at, digest } =
-            self;
+        let Self {
+            owner_id,
+            key_id,
+            name,
+            lookup,
+            hash,
+            scopes,
+            narrowing,
+            created_at,
+            expires_at,
+            last_used_at,
+            deactivated_at,
+            digest,
+        } = self;
         Ok(StoredKey {
             id: key_id,
             owner: OwnerId::new(owner_id),
             name,
-            lookup: lookup.try_into().map_err(|_| unreadable("lookup hash", None))?,
+            lookup: lookup
+                .try_into()
+                .map_err(|_| unreadable("lookup hash", None))?,
             hash,
             digest,
             scopes,
@@ -75,7 +89,12 @@ pub(crate) enum Select {
 
 impl Select {
     /// Keys, newest first. Locked, they stay as they are until the transaction ends.
-    async fn load(&self, conn: &mut AsyncPgConnection, owner: &OwnerId, locked: bool) -> Result<Vec<StoredKey>, Failure> {
+    async fn load(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+        locked: bool,
+    ) -> Result<Vec<StoredKey>, Failure> {
         let mut select = Fragment::prepared(
             "SELECT owner_id, key_id, name, lookup, hash, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at, \
              digest FROM context.api_keys WHERE ",
@@ -95,14 +114,23 @@ impl Select {
                 1000
             }
             Self::One(id) => {
-                select.push("owner_id = ").bind(Bind::text(owner.as_str())).push(" AND key_id = ").bind(Bind::text(id));
+                select
+                    .push("owner_id = ")
+                    .bind(Bind::text(owner.as_str()))
+                    .push(" AND key_id = ")
+                    .bind(Bind::text(id));
                 1
             }
         };
-        select.push(" ORDER BY created_at DESC, key_id DESC LIMIT ").bind(Bind::Int(limit));
+        select
+            .push(" ORDER BY created_at DESC, key_id DESC LIMIT ")
+            .bind(Bind::Int(limit));
         select.push(if locked { " FOR UPDATE" } else { "" });
         let rows: Vec<Row> = sql::query(conn, select).await?;
-        Ok(rows.into_iter().map(Row::into_key).collect::<Result<_, _>>()?)
+        Ok(rows
+            .into_iter()
+            .map(Row::into_key)
+            .collect::<Result<_, _>>()?)
     }
 }
 
@@ -113,7 +141,11 @@ impl Reading for Select {
         Vec::new()
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         Ok(Some((0, self.load(conn, owner, false).await?)))
     }
 }
@@ -136,7 +168,20 @@ impl Writing for Insert {
 }
 
 async fn insert(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Failure> {
-    let StoredKey { id, owner, name, lookup, hash, digest, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at } = key;
+    let StoredKey {
+        id,
+        owner,
+        name,
+        lookup,
+        hash,
+        digest,
+        scopes,
+        narrowing,
+        created_at,
+        expires_at,
+        last_used_at,
+        deactivated_at,
+    } = key;
     let insert = "INSERT INTO context.api_keys (owner_id, key_id, name, lookup, hash, digest, scopes, narrowing, created_at, expires_at, \
                   last_used_at, deactivated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     let binds = vec![
@@ -159,7 +204,10 @@ async fn insert(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Fai
 
 /// The key with this id, which stays as it is until the transaction ends.
 async fn one(transaction: &mut Transaction<'_>, id: &str) -> Result<Option<StoredKey>, Failure> {
-    Ok(Select::One(id.to_owned()).load(transaction.conn, transaction.owner, true).await?.pop())
+    Ok(Select::One(id.to_owned())
+        .load(transaction.conn, transaction.owner, true)
+        .await?
+        .pop())
 }
 
 /// Writes what can change of a key.
@@ -190,9 +238,20 @@ impl Writing for Replace {
     type Outcome = Once<bool>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let found = one(transaction, &self.id).await?.filter(|key| key.deactivated_at.is_none());
-        let Some(old) = found else { return Ok(Once(false)) };
-        put(transaction.conn, &StoredKey { deactivated_at: Some(self.key.created_at), ..old }).await?;
+        let found = one(transaction, &self.id)
+            .await?
+            .filter(|key| key.deactivated_at.is_none());
+        let Some(old) = found else {
+            return Ok(Once(false));
+        };
+        put(
+            transaction.conn,
+            &StoredKey {
+                deactivated_at: Some(self.key.created_at),
+                ..old
+            },
+        )
+        .await?;
         insert(transaction.conn, &self.key).await?;
         for event in &self.events {
             audit::record_event(transaction, event).await?;
@@ -212,7 +271,11 @@ impl Writing for StoreDigest {
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<()>, Failure> {
         let update = "UPDATE context.api_keys SET digest = ? WHERE owner_id = ? AND key_id = ? AND digest IS NULL";
-        let binds = vec![Bind::text(&self.digest), Bind::text(transaction.owner.as_str()), Bind::text(&self.id)];
+        let binds = vec![
+            Bind::text(&self.digest),
+            Bind::text(transaction.owner.as_str()),
+            Bind::text(&self.id),
+        ];
         sql::execute(transaction.conn, Fragment::prepared(update, binds)).await?;
         Ok(Once(()))
     }
@@ -229,7 +292,9 @@ impl Writing for Update {
     type Outcome = Once<Option<StoredKey>>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let Some(before) = one(transaction, &self.id).await? else { return Ok(Once(None)) };
+        let Some(before) = one(transaction, &self.id).await? else {
+            return Ok(Once(None));
+        };
         let key = self.change.clone().of(before.clone());
         if key != before {
             put(transaction.conn, &key).await?;
@@ -251,7 +316,11 @@ impl Writing for Touch {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<()>, Failure> {
         // Several services note the same use; the latest counts.
         let update = "UPDATE context.api_keys SET last_used_at = greatest(last_used_at, ?) WHERE owner_id = ? AND key_id = ?";
-        let binds = vec![Bind::Int(self.at.micros()), Bind::text(transaction.owner.as_str()), Bind::text(&self.id)];
+        let binds = vec![
+            Bind::Int(self.at.micros()),
+            Bind::text(transaction.owner.as_str()),
+            Bind::text(&self.id),
+        ];
         sql::execute(transaction.conn, Fragment::prepared(update, binds)).await?;
         Ok(Once(()))
     }

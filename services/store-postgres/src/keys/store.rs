@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+use context_store::{
+    AuditLine, Denial, KeyChange, KeyEvent, KeyStore, Once, OwnerId, OwnerSummary, Read, Result,
+    StoredKey, WriteOptions,
+};
 
 use super::audit::{Lines, Record as RecordDenial};
 use super::erase::{Create, Erase, List};
@@ -16,7 +19,12 @@ impl PostgresStore {
         T: Send + Sync + 'static,
         W: Writing<Outcome = Once<T>>,
     {
-        let options = WriteOptions { now, idempotency: None, key_id: None, embeddings: Vec::new() };
+        let options = WriteOptions {
+            now,
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
         Ok(self.write(owner, options, work).await?.outcome.0)
     }
 
@@ -46,19 +54,44 @@ impl KeyStore for PostgresStore {
 
     async fn replace_key(&self, id: &str, key: StoredKey, events: Vec<KeyEvent>) -> Result<bool> {
         let (owner, now) = (key.owner.clone(), key.created_at);
-        self.administer(&owner, now, Replace { id: id.to_owned(), key, events }).await
+        self.administer(
+            &owner,
+            now,
+            Replace {
+                id: id.to_owned(),
+                key,
+                events,
+            },
+        )
+        .await
     }
 
-    async fn store_digest(&self, owner: &OwnerId, id: &str, digest: &str, now: Timestamp) -> Result<()> {
-        self.administer(owner, now, StoreDigest { id: id.to_owned(), digest: digest.to_owned() }).await
+    async fn store_digest(
+        &self,
+        owner: &OwnerId,
+        id: &str,
+        digest: &str,
+        now: Timestamp,
+    ) -> Result<()> {
+        self.administer(
+            owner,
+            now,
+            StoreDigest {
+                id: id.to_owned(),
+                digest: digest.to_owned(),
+            },
+        )
+        .await
     }
 
     async fn active_keys(&self, limit: u32) -> Result<Vec<StoredKey>> {
-        self.select(&OwnerId::default(), Select::Active(limit)).await
+        self.select(&OwnerId::default(), Select::Active(limit))
+            .await
     }
 
     async fn keys_by_lookup(&self, lookup: [u8; 32]) -> Result<Vec<StoredKey>> {
-        self.select(&OwnerId::default(), Select::Lookup(lookup)).await
+        self.select(&OwnerId::default(), Select::Lookup(lookup))
+            .await
     }
 
     async fn key(&self, owner: &OwnerId, id: &str) -> Result<Option<StoredKey>> {
@@ -69,13 +102,36 @@ impl KeyStore for PostgresStore {
         self.select(owner, Select::All).await
     }
 
-    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, event: KeyEvent) -> Result<Option<StoredKey>> {
+    async fn update_key(
+        &self,
+        owner: &OwnerId,
+        id: &str,
+        change: KeyChange,
+        event: KeyEvent,
+    ) -> Result<Option<StoredKey>> {
         let now = event.at;
-        self.administer(owner, now, Update { id: id.to_owned(), change, event }).await
+        self.administer(
+            owner,
+            now,
+            Update {
+                id: id.to_owned(),
+                change,
+                event,
+            },
+        )
+        .await
     }
 
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {
-        self.administer(owner, at, Touch { id: id.to_owned(), at }).await
+        self.administer(
+            owner,
+            at,
+            Touch {
+                id: id.to_owned(),
+                at,
+            },
+        )
+        .await
     }
 
     async fn record_denial(&self, owner: &OwnerId, denial: Denial) -> Result<()> {
@@ -83,7 +139,13 @@ impl KeyStore for PostgresStore {
         self.administer(owner, now, RecordDenial(denial)).await
     }
 
-    async fn audit_log(&self, owner: &OwnerId, from: Timestamp, limit: u32) -> Result<Vec<AuditLine>> {
-        self.read(owner, Read::default(), Lines { from, limit }).await
+    async fn audit_log(
+        &self,
+        owner: &OwnerId,
+        from: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditLine>> {
+        self.read(owner, Read::default(), Lines { from, limit })
+            .await
     }
 }

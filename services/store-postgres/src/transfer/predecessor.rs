@@ -46,13 +46,22 @@ impl OldTables {
         // Where the old server was told to keep them, `public` by default.
         let columns = "SELECT quote_ident(c.table_schema) AS schema, c.column_name::text AS name, c.data_type::text AS kind \
                        FROM information_schema.columns AS c WHERE c.table_name = 'context_entries'";
-        let columns: Vec<ColumnRow> = sql::query(conn, Fragment::prepared(columns, Vec::new())).await.map_err(Link::failed(shown))?;
-        let mut schemas: Vec<&str> = columns.iter().map(|column| column.schema.as_str()).collect();
+        let columns: Vec<ColumnRow> = sql::query(conn, Fragment::prepared(columns, Vec::new()))
+            .await
+            .map_err(Link::failed(shown))?;
+        let mut schemas: Vec<&str> = columns
+            .iter()
+            .map(|column| column.schema.as_str())
+            .collect();
         schemas.sort_unstable();
         schemas.dedup();
         let refused = |why: String| Err(TransferError::Refused(why));
         let schema = match schemas.as_slice() {
-            [] => return refused(format!("the database {shown} holds nothing of this service, nor of an mcp-context-server")),
+            [] => {
+                return refused(format!(
+                    "the database {shown} holds nothing of this service, nor of an mcp-context-server"
+                ));
+            }
             [one] => (*one).to_owned(),
             several => {
                 return refused(format!(
@@ -62,11 +71,30 @@ impl OldTables {
             }
         };
         let has = |name: &str| columns.iter().any(|column| column.name == name);
-        if !["id", "thread_id", "source", "text_content", "metadata", "created_at"].into_iter().all(has) {
-            return refused(format!("the table {schema}.context_entries of {shown} was not made by an mcp-context-server"));
+        if ![
+            "id",
+            "thread_id",
+            "source",
+            "text_content",
+            "metadata",
+            "created_at",
+        ]
+        .into_iter()
+        .all(has)
+        {
+            return refused(format!(
+                "the table {schema}.context_entries of {shown} was not made by an mcp-context-server"
+            ));
         }
-        let uuids = columns.iter().any(|column| column.name == "id" && column.kind == "uuid");
-        let shape = Shape { schema, uuids, summaries: has("summary"), versions: has("version") };
+        let uuids = columns
+            .iter()
+            .any(|column| column.name == "id" && column.kind == "uuid");
+        let shape = Shape {
+            schema,
+            uuids,
+            summaries: has("summary"),
+            versions: has("version"),
+        };
         Ok(Self { link, shape })
     }
 }
@@ -123,16 +151,30 @@ struct ImageRow {
 
 impl Shape {
     fn old_id(&self, text: &str) -> Option<OldId> {
-        if self.uuids { OldId::parse_uuid(text) } else { text.parse().ok().map(OldId::Number) }
+        if self.uuids {
+            OldId::parse_uuid(text)
+        } else {
+            text.parse().ok().map(OldId::Number)
+        }
     }
 
     /// A condition that a column is one of these ids.
     fn among(&self, ids: &[OldId]) -> Fragment<'static> {
         let mut any = Fragment::new(" = ANY(");
         if self.uuids {
-            any.bind(Bind::Texts(ids.iter().map(|id| id.to_string().into()).collect())).push("::uuid[])");
+            any.bind(Bind::Texts(
+                ids.iter().map(|id| id.to_string().into()).collect(),
+            ))
+            .push("::uuid[])");
         } else {
-            any.bind(Bind::ints(ids.iter().map(|id| if let OldId::Number(number) = id { *number } else { 0 }))).push(")");
+            any.bind(Bind::ints(ids.iter().map(|id| {
+                if let OldId::Number(number) = id {
+                    *number
+                } else {
+                    0
+                }
+            })))
+            .push(")");
         }
         any
     }
@@ -141,7 +183,12 @@ impl Shape {
 /// Microseconds of a column of type timestamptz.
 macro_rules! micros {
     ($column:literal) => {
-        concat!("(extract(epoch FROM ", $column, ") * 1000000)::bigint AS ", $column)
+        concat!(
+            "(extract(epoch FROM ",
+            $column,
+            ") * 1000000)::bigint AS ",
+            $column
+        )
     };
 }
 
@@ -153,17 +200,32 @@ impl OldDatabase for OldTables {
 
     async fn list(&mut self) -> Result<Vec<Listed>, TransferError> {
         let (shape, Link { conn, shown, .. }) = (&self.shape, &mut self.link);
-        let (schema, order) = (&shape.schema, if shape.uuids { "e.created_at, e.id" } else { "e.id" });
+        let (schema, order) = (
+            &shape.schema,
+            if shape.uuids {
+                "e.created_at, e.id"
+            } else {
+                "e.id"
+            },
+        );
         let select = Fragment::new(format!(
             "SELECT e.id::text AS id, (coalesce(octet_length(e.text_content), 0) + coalesce(pg_column_size(e.metadata), 0))::bigint AS bytes, \
              (SELECT count(*) FROM {schema}.image_attachments AS i WHERE i.context_entry_id = e.id) AS images \
              FROM {schema}.context_entries AS e ORDER BY {order}"
         ));
-        let rows: Vec<ListRow> = sql::query(conn, select).await.map_err(Link::failed(shown))?;
+        let rows: Vec<ListRow> = sql::query(conn, select)
+            .await
+            .map_err(Link::failed(shown))?;
         let small = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
         let listed = |ListRow { id, bytes, images }| match shape.old_id(&id) {
-            Some(id) => Ok(Listed { id, bytes: small(bytes), images: small(images) }),
-            None => Err(TransferError::Refused(format!("the entry `{id}` of {shown} has an id of an unknown kind"))),
+            Some(id) => Ok(Listed {
+                id,
+                bytes: small(bytes),
+                images: small(images),
+            }),
+            None => Err(TransferError::Refused(format!(
+                "the entry `{id}` of {shown} has an id of an unknown kind"
+            ))),
         };
         rows.into_iter().map(listed).collect()
     }
@@ -177,26 +239,70 @@ impl OldDatabase for OldTables {
             ", ",
             micros!("updated_at"),
         ));
-        select.push(if shape.summaries { ", summary" } else { ", NULL::text AS summary" });
-        select.push(if shape.versions { ", version::bigint AS changes" } else { ", 0::bigint AS changes" });
-        select.push(&format!(" FROM {schema}.context_entries WHERE id")).append(shape.among(ids));
-        let rows: Vec<EntryRow> = sql::query(conn, select).await.map_err(Link::failed(shown))?;
-        let mut tags = Fragment::new(format!("SELECT context_entry_id::text AS id, tag FROM {schema}.tags WHERE context_entry_id"));
+        select.push(if shape.summaries {
+            ", summary"
+        } else {
+            ", NULL::text AS summary"
+        });
+        select.push(if shape.versions {
+            ", version::bigint AS changes"
+        } else {
+            ", 0::bigint AS changes"
+        });
+        select
+            .push(&format!(" FROM {schema}.context_entries WHERE id"))
+            .append(shape.among(ids));
+        let rows: Vec<EntryRow> = sql::query(conn, select)
+            .await
+            .map_err(Link::failed(shown))?;
+        let mut tags = Fragment::new(format!(
+            "SELECT context_entry_id::text AS id, tag FROM {schema}.tags WHERE context_entry_id"
+        ));
         tags.append(shape.among(ids));
         let tags: Vec<TagRow> = sql::query(conn, tags).await.map_err(Link::failed(shown))?;
         let mut found: HashMap<OldId, OldEntry> = HashMap::with_capacity(rows.len());
-        for EntryRow { id, thread_id, source, text, metadata, summary, created_at, updated_at, changes } in rows {
-            let Some(id) = shape.old_id(&id) else { continue };
+        for EntryRow {
+            id,
+            thread_id,
+            source,
+            text,
+            metadata,
+            summary,
+            created_at,
+            updated_at,
+            changes,
+        } in rows
+        {
+            let Some(id) = shape.old_id(&id) else {
+                continue;
+            };
             let (text, tags) = (text.unwrap_or_default(), Vec::new());
-            found.insert(id, OldEntry { thread_id, source, text, metadata, summary, created_at, updated_at, changes, tags });
+            found.insert(
+                id,
+                OldEntry {
+                    thread_id,
+                    source,
+                    text,
+                    metadata,
+                    summary,
+                    created_at,
+                    updated_at,
+                    changes,
+                    tags,
+                },
+            );
         }
         for TagRow { id, tag } in tags {
             if let Some(entry) = shape.old_id(&id).and_then(|id| found.get_mut(&id)) {
                 entry.tags.push(tag);
             }
         }
-        let gone = |id: &OldId| TransferError::Refused(format!("the entry {id} of {shown} cannot be read"));
-        ids.iter().map(|id| found.remove(id).ok_or_else(|| gone(id))).collect()
+        let gone = |id: &OldId| {
+            TransferError::Refused(format!("the entry {id} of {shown} cannot be read"))
+        };
+        ids.iter()
+            .map(|id| found.remove(id).ok_or_else(|| gone(id)))
+            .collect()
     }
 
     async fn images(&mut self, id: OldId) -> Result<Vec<OldImage>, TransferError> {
@@ -205,8 +311,25 @@ impl OldDatabase for OldTables {
             "SELECT image_data AS data, mime_type, image_metadata::text AS metadata FROM {}.image_attachments WHERE context_entry_id",
             shape.schema
         ));
-        select.append(shape.among(&[id])).push(" ORDER BY position, id");
-        let rows: Vec<ImageRow> = sql::query(conn, select).await.map_err(Link::failed(shown))?;
-        Ok(rows.into_iter().map(|ImageRow { data, mime_type, metadata }| OldImage { data, mime_type, metadata }).collect())
+        select
+            .append(shape.among(&[id]))
+            .push(" ORDER BY position, id");
+        let rows: Vec<ImageRow> = sql::query(conn, select)
+            .await
+            .map_err(Link::failed(shown))?;
+        Ok(rows
+            .into_iter()
+            .map(
+                |ImageRow {
+                     data,
+                     mime_type,
+                     metadata,
+                 }| OldImage {
+                    data,
+                    mime_type,
+                    metadata,
+                },
+            )
+            .collect())
     }
 }

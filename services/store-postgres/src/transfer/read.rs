@@ -1,7 +1,9 @@
 //! Reading rows of any table.
 
 use crate::connection::AsyncPgConnection;
-use context_store::transfer::{BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, Kind, OWNERS_AT_ONCE, Row, Slot, Slots, Table};
+use context_store::transfer::{
+    BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, Kind, OWNERS_AT_ONCE, Row, Slot, Slots, Table,
+};
 use context_store::{OwnerId, StoreError};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
@@ -42,12 +44,33 @@ struct Loaded {
 
 impl Loaded {
     fn into_slots(self) -> Slots {
-        let Self { i0, i1, i2, i3, i4, t0, t1, t2, t3, t4, t5, b0, b1 } = self;
-        Slots { ints: [i0, i1, i2, i3, i4], texts: [t0, t1, t2, t3, t4, t5], bytes: [b0, b1] }
+        let Self {
+            i0,
+            i1,
+            i2,
+            i3,
+            i4,
+            t0,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            b0,
+            b1,
+        } = self;
+        Slots {
+            ints: [i0, i1, i2, i3, i4],
+            texts: [t0, t1, t2, t3, t4, t5],
+            bytes: [b0, b1],
+        }
     }
 
     fn into_row(self, table: &Table) -> Result<Row, StoreError> {
-        let mut row = self.into_slots().into_row(table).ok_or_else(|| unreadable(table.name, None))?;
+        let mut row = self
+            .into_slots()
+            .into_row(table)
+            .ok_or_else(|| unreadable(table.name, None))?;
         if table.name == "chunks"
             && let Some(Cell::Bytes(vector)) = row.0.last_mut()
         {
@@ -72,7 +95,13 @@ fn expression(table: &Table, column: &Column) -> String {
     let name = column.name;
     match column.kind {
         Kind::Bytes if is_vector(table, column) => "vector_send(embedding)".to_owned(),
-        Kind::Int | Kind::OptionalInt | Kind::Text | Kind::OptionalText | Kind::Bytes | Kind::OptionalBytes | Kind::Copy => name.to_owned(),
+        Kind::Int
+        | Kind::OptionalInt
+        | Kind::Text
+        | Kind::OptionalText
+        | Kind::Bytes
+        | Kind::OptionalBytes
+        | Kind::Copy => name.to_owned(),
         Kind::Flag => format!("{name}::int::bigint"),
         Kind::Json | Kind::OptionalJson => format!("{name}::text"),
         Kind::List => format!("to_json({name})::text"),
@@ -81,12 +110,19 @@ fn expression(table: &Table, column: &Column) -> String {
 
 /// A column as it orders rows: byte by byte, as everywhere.
 fn ordering(column: &Column) -> String {
-    if column.kind == Kind::Text { format!("{} COLLATE \"C\"", column.name) } else { column.name.to_owned() }
+    if column.kind == Kind::Text {
+        format!("{} COLLATE \"C\"", column.name)
+    } else {
+        column.name.to_owned()
+    }
 }
 
 /// The bytes of a row's long values, which the server knows without reading them.
 fn size(table: &Table) -> String {
-    let long = table.columns.iter().filter(|column| column.kind.slot() != Slot::Int && column.kind != Kind::List);
+    let long = table
+        .columns
+        .iter()
+        .filter(|column| column.kind.slot() != Slot::Int && column.kind != Kind::List);
     long.fold("64".to_owned(), |mut sum, column| {
         let bytes = if is_vector(table, column) {
             "pg_column_size(embedding)".to_owned()
@@ -107,7 +143,10 @@ const fn nothing(slot: Slot) -> &'static str {
 }
 
 /// Owners by name.
-pub(super) async fn owners(conn: &mut AsyncPgConnection, after: Option<&OwnerId>) -> Result<Vec<Head>, Failure> {
+pub(super) async fn owners(
+    conn: &mut AsyncPgConnection,
+    after: Option<&OwnerId>,
+) -> Result<Vec<Head>, Failure> {
     #[derive(QueryableByName)]
     struct Owner {
         #[diesel(sql_type = Text)]
@@ -121,9 +160,20 @@ pub(super) async fn owners(conn: &mut AsyncPgConnection, after: Option<&OwnerId>
     let select = "SELECT o.owner_id, o.revision, coalesce((SELECT i.next_id FROM context.owner_ids AS i WHERE i.owner_id = o.owner_id), 1) \
                   AS next_id FROM context.owners AS o WHERE o.owner_id > ? ORDER BY o.owner_id LIMIT ?";
     let limit = i64::try_from(OWNERS_AT_ONCE).unwrap_or(i64::MAX);
-    let binds = vec![Bind::text(after.map_or("", OwnerId::as_str)), Bind::Int(limit)];
+    let binds = vec![
+        Bind::text(after.map_or("", OwnerId::as_str)),
+        Bind::Int(limit),
+    ];
     let rows: Vec<Owner> = sql::query(conn, Fragment::prepared(select, binds)).await?;
-    let head = |Owner { owner_id, revision, next_id }| Head { owner: OwnerId::new(owner_id), revision, next_id };
+    let head = |Owner {
+                    owner_id,
+                    revision,
+                    next_id,
+                }| Head {
+        owner: OwnerId::new(owner_id),
+        revision,
+        next_id,
+    };
     Ok(rows.into_iter().map(head).collect())
 }
 
@@ -134,12 +184,20 @@ pub(super) async fn count(conn: &mut AsyncPgConnection, table: &Table) -> Result
         #[diesel(sql_type = BigInt)]
         rows: i64,
     }
-    let mut count = Fragment::new(format!("SELECT count(*) AS rows FROM context.{}", table.name));
+    let mut count = Fragment::new(format!(
+        "SELECT count(*) AS rows FROM context.{}",
+        table.name
+    ));
     if is_of_a_set(table) {
-        count.push(" WHERE set_id = ").bind(Bind::Int(vectors::set(conn).await?));
+        count
+            .push(" WHERE set_id = ")
+            .bind(Bind::Int(vectors::set(conn).await?));
     }
     let rows: Vec<Count> = sql::query(conn, count).await?;
-    Ok(rows.first().and_then(|count| u64::try_from(count.rows).ok()).unwrap_or(0))
+    Ok(rows
+        .first()
+        .and_then(|count| u64::try_from(count.rows).ok())
+        .unwrap_or(0))
 }
 
 /// The owner's rows after this key.
@@ -161,12 +219,18 @@ pub(super) async fn rows(
             "(SELECT *, row_number() OVER (PARTITION BY at, key_id, operation, reason, attempts) AS copy FROM context.denials \
              WHERE owner_id = ",
         );
-        select.bind(Bind::text(owner.as_str())).push(") AS numbered WHERE true");
+        select
+            .bind(Bind::text(owner.as_str()))
+            .push(") AS numbered WHERE true");
     } else {
-        select.push(&format!("context.{} WHERE owner_id = ", table.name)).bind(Bind::text(owner.as_str()));
+        select
+            .push(&format!("context.{} WHERE owner_id = ", table.name))
+            .bind(Bind::text(owner.as_str()));
     }
     if is_of_a_set(table) {
-        select.push(" AND set_id = ").bind(Bind::Int(vectors::set(conn).await?));
+        select
+            .push(" AND set_id = ")
+            .bind(Bind::Int(vectors::set(conn).await?));
     }
     if !after.is_empty() {
         select.append(compared(table, ">", after)?);
@@ -194,7 +258,9 @@ fn compared<'v>(table: &Table, operator: &str, key: &'v [Cell]) -> Result<Fragme
         condition.bind(match cell {
             Cell::Int(value) => Bind::Int(*value),
             Cell::Text(text) => Bind::text(text),
-            Cell::Null | Cell::List(_) | Cell::Bytes(_) => return Err(unreadable("place of a migration", None).into()),
+            Cell::Null | Cell::List(_) | Cell::Bytes(_) => {
+                return Err(unreadable("place of a migration", None).into());
+            }
         });
     }
     condition.push(")");
@@ -210,13 +276,23 @@ pub(super) async fn keys(
 ) -> Result<Vec<Vec<Cell>>, Failure> {
     let mut select = Fragment::new("SELECT ");
     select.push(&table.key_list(|column| expression(table, column), nothing));
-    select.push(&format!(" FROM context.{} WHERE owner_id = ", table.name)).bind(Bind::text(owner.as_str()));
+    select
+        .push(&format!(" FROM context.{} WHERE owner_id = ", table.name))
+        .bind(Bind::text(owner.as_str()));
     if !after.is_empty() {
         select.append(compared(table, ">", after)?);
     }
-    select.push(&format!(" ORDER BY {} LIMIT {BATCH_ROWS}", key_columns(table)));
+    select.push(&format!(
+        " ORDER BY {} LIMIT {BATCH_ROWS}",
+        key_columns(table)
+    ));
     let found: Vec<Loaded> = sql::query(conn, select).await?;
-    let key = |loaded: Loaded| loaded.into_slots().into_key(table).ok_or_else(|| unreadable(table.name, None).into());
+    let key = |loaded: Loaded| {
+        loaded
+            .into_slots()
+            .into_key(table)
+            .ok_or_else(|| unreadable(table.name, None).into())
+    };
     found.into_iter().map(key).collect()
 }
 
@@ -229,8 +305,14 @@ pub(super) async fn row(
 ) -> Result<Option<Row>, Failure> {
     let mut select = Fragment::new("SELECT ");
     select.push(&table.select_list(|column| expression(table, column), nothing));
-    select.push(&format!(" FROM context.{} WHERE owner_id = ", table.name)).bind(Bind::text(owner.as_str()));
+    select
+        .push(&format!(" FROM context.{} WHERE owner_id = ", table.name))
+        .bind(Bind::text(owner.as_str()));
     select.append(compared(table, "=", key)?);
     let found: Vec<Loaded> = sql::query(conn, select).await?;
-    Ok(found.into_iter().next().map(|loaded| loaded.into_row(table)).transpose()?)
+    Ok(found
+        .into_iter()
+        .next()
+        .map(|loaded| loaded.into_row(table))
+        .transpose()?)
 }

@@ -26,14 +26,23 @@ impl PostgresSource {
     ///
     /// # Errors
     /// [`TransferError`], a sentence for whoever named the database.
-    pub async fn open(target: &Target, connect_timeout: Duration, owner: OwnerId) -> Result<Box<dyn Source>, TransferError> {
+    pub async fn open(
+        target: &Target,
+        connect_timeout: Duration,
+        owner: OwnerId,
+    ) -> Result<Box<dyn Source>, TransferError> {
         let (readable, conn) = open::open_to_read(target, connect_timeout).await?;
         let mut link = Link::patient(conn, &target.shown()).await?;
         let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-        link.conn.batch_execute(begin).await.map_err(Link::failed(&link.shown))?;
+        link.conn
+            .batch_execute(begin)
+            .await
+            .map_err(Link::failed(&link.shown))?;
         match readable {
             Readable::Ours => Ok(Box::new(Self { link })),
-            Readable::Foreign => Ok(Box::new(Predecessor::open(OldTables::open(link).await?, owner).await?)),
+            Readable::Foreign => Ok(Box::new(
+                Predecessor::open(OldTables::open(link).await?, owner).await?,
+            )),
         }
     }
 }
@@ -44,12 +53,18 @@ impl PostgresSource {
     ///
     /// # Errors
     /// [`TransferError`], a sentence for whoever named the database.
-    pub async fn open_to_examine(target: &Target, connect_timeout: Duration) -> Result<Self, TransferError> {
+    pub async fn open_to_examine(
+        target: &Target,
+        connect_timeout: Duration,
+    ) -> Result<Self, TransferError> {
         let (readable, conn) = open::open_to_read(target, connect_timeout).await?;
         let link = Link::patient(conn, &target.shown()).await?;
         match readable {
             Readable::Ours => Ok(Self { link }),
-            Readable::Foreign => Err(TransferError::Refused(format!("{} holds nothing that this service stored", link.shown))),
+            Readable::Foreign => Err(TransferError::Refused(format!(
+                "{} holds nothing that this service stored",
+                link.shown
+            ))),
         }
     }
 }
@@ -61,14 +76,30 @@ impl Examined for PostgresSource {
         Ok(Vec::new())
     }
 
-    async fn keys(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Vec<Cell>>, TransferError> {
+    async fn keys(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Vec<Cell>>, TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
-        read::keys(conn, owner, table, after).await.map_err(cause).map_err(Link::failed(shown))
+        read::keys(conn, owner, table, after)
+            .await
+            .map_err(cause)
+            .map_err(Link::failed(shown))
     }
 
-    async fn row(&mut self, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, TransferError> {
+    async fn row(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        key: &[Cell],
+    ) -> Result<Option<Row>, TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
-        read::row(conn, owner, table, key).await.map_err(cause).map_err(Link::failed(shown))
+        read::row(conn, owner, table, key)
+            .await
+            .map_err(cause)
+            .map_err(Link::failed(shown))
     }
 }
 
@@ -84,22 +115,39 @@ impl Source for PostgresSource {
 
     async fn model(&mut self) -> Result<Option<EmbeddingModel>, TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
-        let set = current_set(conn).await.map_err(cause).map_err(Link::failed(shown))?;
+        let set = current_set(conn)
+            .await
+            .map_err(cause)
+            .map_err(Link::failed(shown))?;
         Ok(set.map(|(_, model)| model))
     }
 
     async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
-        read::owners(conn, after).await.map_err(cause).map_err(Link::failed(shown))
+        read::owners(conn, after)
+            .await
+            .map_err(cause)
+            .map_err(Link::failed(shown))
     }
 
     async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
-        read::count(conn, table).await.map_err(cause).map_err(Link::failed(shown))
+        read::count(conn, table)
+            .await
+            .map_err(cause)
+            .map_err(Link::failed(shown))
     }
 
-    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+    async fn read(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Row>, TransferError> {
         let Link { conn, shown, .. } = &mut self.link;
-        read::rows(conn, owner, table, after).await.map_err(cause).map_err(Link::failed(shown))
+        read::rows(conn, owner, table, after)
+            .await
+            .map_err(cause)
+            .map_err(Link::failed(shown))
     }
 }

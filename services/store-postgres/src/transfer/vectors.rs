@@ -14,14 +14,18 @@ use crate::vectors::{VectorRef, current_set};
 const HEADER: usize = 4;
 
 /// Whether the database has this table of vectors: without pgvector there is none.
-pub(super) async fn are_there(conn: &mut AsyncPgConnection, table: &'static str) -> diesel::QueryResult<bool> {
+pub(super) async fn are_there(
+    conn: &mut AsyncPgConnection,
+    table: &'static str,
+) -> diesel::QueryResult<bool> {
     #[derive(QueryableByName)]
     struct There {
         #[diesel(sql_type = BigInt)]
         there: i64,
     }
     let there = "SELECT (to_regclass(?) IS NOT NULL)::int::bigint AS there";
-    let rows: Vec<There> = sql::query(conn, Fragment::prepared(there, vec![Bind::text(table)])).await?;
+    let rows: Vec<There> =
+        sql::query(conn, Fragment::prepared(there, vec![Bind::text(table)])).await?;
     Ok(rows.first().is_some_and(|row| row.there == 1))
 }
 
@@ -33,19 +37,36 @@ pub(super) async fn set(conn: &mut AsyncPgConnection) -> Result<i64, Failure> {
 /// What `vector_send` gives, as it travels.
 pub(super) fn travelling(sent: &[u8]) -> Option<Vec<u8>> {
     let (floats, rest) = sent.get(HEADER..)?.as_chunks::<4>();
-    rest.is_empty().then(|| floats.iter().flat_map(|float| f32::from_be_bytes(*float).to_le_bytes()).collect())
+    rest.is_empty().then(|| {
+        floats
+            .iter()
+            .flat_map(|float| f32::from_be_bytes(*float).to_le_bytes())
+            .collect()
+    })
 }
 
 /// Writes rows of `chunks`. Those of another length than the model's are refused: the source is damaged.
-pub(super) async fn write(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
-    let Some((set, model)) = current_set(conn).await? else { return Err(unreadable("model of vectors", None).into()) };
+pub(super) async fn write(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), Failure> {
+    let Some((set, model)) = current_set(conn).await? else {
+        return Err(unreadable("model of vectors", None).into());
+    };
     let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(rows.len());
     for row in rows {
         let (floats, rest) = row.bytes(table, "vector").as_chunks::<4>();
         if !rest.is_empty() || u32::try_from(floats.len()) != Ok(model.dimensions) {
             return Err(unreadable("vector", None).into());
         }
-        vectors.push(floats.iter().map(|float| f32::from_le_bytes(*float)).collect());
+        vectors.push(
+            floats
+                .iter()
+                .map(|float| f32::from_le_bytes(*float))
+                .collect(),
+        );
     }
     let ints = |column: &'static str| Bind::ints(rows.iter().map(|row| row.int(table, column)));
     let insert = "INSERT INTO context.chunks (owner_id, id, set_id, position, start_char, end_char, embedding) \
@@ -76,7 +97,20 @@ pub(super) async fn write_tokens(
                   SELECT ?, t.id, ?, t.position, t.tokens FROM unnest(?, ?, ?) AS t(id, position, tokens)";
     let set = Bind::Int(set(conn).await?);
     let tokens = Bind::ByteStrings(rows.iter().map(|row| row.bytes(table, "tokens")).collect());
-    sql::execute(conn, Fragment::prepared(insert, vec![Bind::text(owner.as_str()), set, ints("id"), ints("position"), tokens])).await?;
+    sql::execute(
+        conn,
+        Fragment::prepared(
+            insert,
+            vec![
+                Bind::text(owner.as_str()),
+                set,
+                ints("id"),
+                ints("position"),
+                tokens,
+            ],
+        ),
+    )
+    .await?;
     Ok(())
 }
 
@@ -86,8 +120,19 @@ mod tests {
 
     #[test]
     fn floats_keep_their_bits_and_damaged_ones_are_none() {
-        let sent = [&[0, 2, 0, 0][..], &1.5_f32.to_be_bytes(), &(-0.1_f32).to_be_bytes()].concat();
-        assert_eq!(travelling(&sent), Some([1.5_f32.to_le_bytes(), (-0.1_f32).to_le_bytes()].concat()));
-        assert_eq!((travelling(&sent[..5]), travelling(&sent[..3])), (None, None));
+        let sent = [
+            &[0, 2, 0, 0][..],
+            &1.5_f32.to_be_bytes(),
+            &(-0.1_f32).to_be_bytes(),
+        ]
+        .concat();
+        assert_eq!(
+            travelling(&sent),
+            Some([1.5_f32.to_le_bytes(), (-0.1_f32).to_le_bytes()].concat())
+        );
+        assert_eq!(
+            (travelling(&sent[..5]), travelling(&sent[..3])),
+            (None, None)
+        );
     }
 }

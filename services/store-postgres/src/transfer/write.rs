@@ -60,14 +60,29 @@ async fn insert(
         values.push(", ").push(&expression(column, at));
         arrays.push(array(column, at, rows));
     }
-    for (at, Further { name, expression, values: array }) in further.into_iter().enumerate() {
+    for (
+        at,
+        Further {
+            name,
+            expression,
+            values: array,
+        },
+    ) in further.into_iter().enumerate()
+    {
         names.push(name);
         given.push(format!("f{at}"));
         values.push(", ").append(expression);
         arrays.push(array);
     }
-    let mut insert = Fragment::new(format!("INSERT INTO context.{} (owner_id, {}) SELECT ", table.name, names.join(", ")));
-    insert.bind(Bind::text(owner.as_str())).append(values).push(" FROM unnest(");
+    let mut insert = Fragment::new(format!(
+        "INSERT INTO context.{} (owner_id, {}) SELECT ",
+        table.name,
+        names.join(", ")
+    ));
+    insert
+        .bind(Bind::text(owner.as_str()))
+        .append(values)
+        .push(" FROM unnest(");
     for (at, array) in arrays.into_iter().enumerate() {
         insert.push(if at == 0 { "" } else { ", " }).bind(array);
     }
@@ -79,7 +94,13 @@ async fn insert(
 /// A column's value made of the one in the array.
 fn expression(column: &Column, at: usize) -> String {
     match column.kind {
-        Kind::Int | Kind::OptionalInt | Kind::Text | Kind::OptionalText | Kind::Bytes | Kind::OptionalBytes | Kind::Copy => {
+        Kind::Int
+        | Kind::OptionalInt
+        | Kind::Text
+        | Kind::OptionalText
+        | Kind::Bytes
+        | Kind::OptionalBytes
+        | Kind::Copy => {
             format!("n.c{at}")
         }
         Kind::Flag => format!("n.c{at} <> 0"),
@@ -95,15 +116,43 @@ fn expression(column: &Column, at: usize) -> String {
 
 /// A column's values.
 fn array<'r>(column: &Column, at: usize, rows: &'r [Row]) -> Bind<'r> {
-    let cells = rows.iter().map(move |row| row.0.get(at).unwrap_or(&Cell::Null));
+    let cells = rows
+        .iter()
+        .map(move |row| row.0.get(at).unwrap_or(&Cell::Null));
     match column.kind {
-        Kind::Int | Kind::OptionalInt | Kind::Flag | Kind::Copy => {
-            Bind::OptionalInts(cells.map(|cell| if let Cell::Int(value) = cell { Some(*value) } else { None }).collect())
-        }
-        Kind::Bytes => Bind::ByteStrings(cells.map(|cell| if let Cell::Bytes(bytes) = cell { &bytes[..] } else { &[] }).collect()),
-        Kind::OptionalBytes => {
-            Bind::OptionalByteStrings(cells.map(|cell| if let Cell::Bytes(bytes) = cell { Some(&bytes[..]) } else { None }).collect())
-        }
+        Kind::Int | Kind::OptionalInt | Kind::Flag | Kind::Copy => Bind::OptionalInts(
+            cells
+                .map(|cell| {
+                    if let Cell::Int(value) = cell {
+                        Some(*value)
+                    } else {
+                        None
+                    }
+                })
+                .collect(),
+        ),
+        Kind::Bytes => Bind::ByteStrings(
+            cells
+                .map(|cell| {
+                    if let Cell::Bytes(bytes) = cell {
+                        &bytes[..]
+                    } else {
+                        &[]
+                    }
+                })
+                .collect(),
+        ),
+        Kind::OptionalBytes => Bind::OptionalByteStrings(
+            cells
+                .map(|cell| {
+                    if let Cell::Bytes(bytes) = cell {
+                        Some(&bytes[..])
+                    } else {
+                        None
+                    }
+                })
+                .collect(),
+        ),
         Kind::Text | Kind::OptionalText | Kind::Json | Kind::OptionalJson | Kind::List => {
             let text = |cell: &'r Cell| match cell {
                 Cell::Text(text) => Some(Cow::Borrowed(text.as_str())),
@@ -125,34 +174,56 @@ async fn entries(
 ) -> Result<(), Failure> {
     let (mut folded, mut words, mut cut) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
-        let metadata = serde_json::from_str(row.text(table, "metadata")).map_err(|error| unreadable("metadata", Some(error)))?;
+        let metadata = serde_json::from_str(row.text(table, "metadata"))
+            .map_err(|error| unreadable("metadata", Some(error)))?;
         folded.push(Cow::Owned(folded_json(&metadata)));
         let document = Document::new(row.text(table, "text"), language);
         cut.push(i64::from(document.cut));
         words.push(Cow::Owned(match document.words {
             Words::Lexemes(lexemes) => lexemes,
-            Words::Plain { configuration: _, words } => words,
+            Words::Plain {
+                configuration: _,
+                words,
+            } => words,
         }));
     }
     let vector = match language {
         Language::Ours(_) => Fragment::new("n.f1::tsvector"),
         Language::Server(configuration) => {
             let mut call = Fragment::new("to_tsvector(");
-            call.bind(Bind::text(configuration)).push("::regconfig, n.f1)");
+            call.bind(Bind::text(configuration))
+                .push("::regconfig, n.f1)");
             call
         }
     };
     let further = vec![
-        Further { name: "metadata_folded", expression: Fragment::new("n.f0::jsonb"), values: Bind::Texts(folded) },
-        Further { name: "words", expression: vector, values: Bind::Texts(words) },
-        Further { name: "words_cut", expression: Fragment::new("n.f2 <> 0"), values: Bind::Ints(cut) },
+        Further {
+            name: "metadata_folded",
+            expression: Fragment::new("n.f0::jsonb"),
+            values: Bind::Texts(folded),
+        },
+        Further {
+            name: "words",
+            expression: vector,
+            values: Bind::Texts(words),
+        },
+        Further {
+            name: "words_cut",
+            expression: Fragment::new("n.f2 <> 0"),
+            values: Bind::Ints(cut),
+        },
     ];
     insert(conn, owner, table, rows, further).await?;
     tags(conn, owner, table, rows).await?;
     threads(conn, owner, table, rows).await
 }
 
-async fn tags(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
+async fn tags(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), Failure> {
     let (mut tags, mut ids) = (Vec::new(), Vec::new());
     for row in rows {
         for tag in row.list(table, "tags") {
@@ -161,12 +232,21 @@ async fn tags(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Tab
         }
     }
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, n.tag, n.id FROM unnest(?, ?) AS n(tag, id)";
-    let binds = vec![Bind::text(owner.as_str()), Bind::Texts(tags), Bind::Ints(ids)];
+    let binds = vec![
+        Bind::text(owner.as_str()),
+        Bind::Texts(tags),
+        Bind::Ints(ids),
+    ];
     sql::execute(conn, Fragment::prepared(insert, binds)).await?;
     Ok(())
 }
 
-async fn threads(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
+async fn threads(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), Failure> {
     let parts = thread_parts(table, rows, text_hash);
     let upsert = "INSERT INTO context.threads AS t (owner_id, thread_id, entry_count, user_count, agent_count, multimodal_count, \
                   first_entry, last_entry, last_id, last_source, last_hash) \
@@ -178,7 +258,9 @@ async fn threads(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static 
                   (SELECT w.* FROM (VALUES (t.last_entry, t.last_id, t.last_source, t.last_hash), \
                   (excluded.last_entry, excluded.last_id, excluded.last_source, excluded.last_hash)) AS w \
                   ORDER BY 1 DESC, 2 DESC LIMIT 1)";
-    let ints = |value: fn(&context_store::transfer::ThreadPart) -> i64| Bind::ints(parts.values().map(value));
+    let ints = |value: fn(&context_store::transfer::ThreadPart) -> i64| {
+        Bind::ints(parts.values().map(value))
+    };
     let binds = vec![
         Bind::text(owner.as_str()),
         Bind::Texts(parts.keys().map(|name| Cow::Borrowed(*name)).collect()),
@@ -189,7 +271,12 @@ async fn threads(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static 
         ints(|part| part.first_entry),
         ints(|part| part.last_entry),
         ints(|part| part.last_id),
-        Bind::Texts(parts.values().map(|part| Cow::Borrowed(part.last_source.as_str())).collect()),
+        Bind::Texts(
+            parts
+                .values()
+                .map(|part| Cow::Borrowed(part.last_source.as_str()))
+                .collect(),
+        ),
         ints(|part| part.last_hash),
     ];
     sql::execute(conn, Fragment::prepared(upsert, binds)).await?;
@@ -197,14 +284,29 @@ async fn threads(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static 
 }
 
 /// The current versions' texts, folded for search.
-async fn artifact_texts(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), Failure> {
-    let texts = |column: &'static str| Bind::Texts(rows.iter().map(|row| Cow::Owned(fold(row.text(table, column)))).collect());
+async fn artifact_texts(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), Failure> {
+    let texts = |column: &'static str| {
+        Bind::Texts(
+            rows.iter()
+                .map(|row| Cow::Owned(fold(row.text(table, column))))
+                .collect(),
+        )
+    };
     let insert = "INSERT INTO context.artifact_texts (owner_id, artifact_id, title, content) \
                   SELECT a.owner_id, a.artifact_id, n.title, n.content FROM context.artifacts AS a, \
                   unnest(?, ?, ?, ?) AS n(artifact_id, version, title, content) \
                   WHERE a.owner_id = ? AND a.artifact_id = n.artifact_id AND a.version = n.version";
     let binds = vec![
-        Bind::Texts(rows.iter().map(|row| Cow::Borrowed(row.text(table, "artifact_id"))).collect()),
+        Bind::Texts(
+            rows.iter()
+                .map(|row| Cow::Borrowed(row.text(table, "artifact_id")))
+                .collect(),
+        ),
         Bind::ints(rows.iter().map(|row| row.int(table, "version"))),
         texts("title"),
         texts("content"),
@@ -216,20 +318,33 @@ async fn artifact_texts(conn: &mut AsyncPgConnection, owner: &OwnerId, table: &'
 
 /// Sets the owner's counters: those of the source, and those that its rows give.
 pub(super) async fn close_owner(conn: &mut AsyncPgConnection, head: &Head) -> Result<(), Failure> {
-    let Head { owner, revision, next_id } = head;
+    let Head {
+        owner,
+        revision,
+        next_id,
+    } = head;
     keys::create_owner(conn, owner).await?;
     let owner = owner.as_str();
     // An owner that never stored an entry has leased no ids.
     if *next_id > 1 {
         let ids = "INSERT INTO context.owner_ids (owner_id, next_id) VALUES (?, ?) \
                    ON CONFLICT (owner_id) DO UPDATE SET next_id = excluded.next_id";
-        sql::execute(conn, Fragment::prepared(ids, vec![Bind::text(owner), Bind::Int(*next_id)])).await?;
+        sql::execute(
+            conn,
+            Fragment::prepared(ids, vec![Bind::text(owner), Bind::Int(*next_id)]),
+        )
+        .await?;
     }
     let counts = "UPDATE context.owners AS o SET revision = ?, (entry_count, user_count, agent_count, multimodal_count, thread_count) = \
                   (SELECT coalesce(sum(t.entry_count), 0)::bigint, coalesce(sum(t.user_count), 0)::bigint, coalesce(sum(t.agent_count), 0)::bigint, \
                   coalesce(sum(t.multimodal_count), 0)::bigint, count(*) FROM context.threads AS t WHERE t.owner_id = ?), \
                   image_count = (SELECT count(*) FROM context.images AS i WHERE i.owner_id = ?) WHERE o.owner_id = ?";
-    let binds = vec![Bind::Int(*revision), Bind::text(owner), Bind::text(owner), Bind::text(owner)];
+    let binds = vec![
+        Bind::Int(*revision),
+        Bind::text(owner),
+        Bind::text(owner),
+        Bind::text(owner),
+    ];
     sql::execute(conn, Fragment::prepared(counts, binds)).await?;
     Ok(())
 }

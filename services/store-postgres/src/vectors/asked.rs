@@ -53,7 +53,12 @@ impl Asked {
     pub fn note(&self, set_id: i64, query: &[f32]) -> bool {
         let mut recent = self.lock();
         if recent.set_id != set_id {
-            *recent = Recent { set_id, next: FIRST, is_looked: recent.is_looked, ..Recent::default() };
+            *recent = Recent {
+                set_id,
+                next: FIRST,
+                is_looked: recent.is_looked,
+                ..Recent::default()
+            };
         }
         if recent.queries.iter().any(|known| known == query) {
             return false;
@@ -78,8 +83,15 @@ impl Asked {
             return None;
         }
         recent.is_looked = true;
-        let queries = recent.queries.iter().map(|query| format!("{query:?}")).collect();
-        Some(Look { asked: self, queries })
+        let queries = recent
+            .queries
+            .iter()
+            .map(|query| format!("{query:?}"))
+            .collect();
+        Some(Look {
+            asked: self,
+            queries,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Recent> {
@@ -94,7 +106,9 @@ mod tests {
     #[test]
     fn different_queries_are_looked_at_ever_more_seldom() {
         let asked = Asked::default();
-        let due: Vec<u16> = (1..=40_000).filter(|n| asked.note(1, &[f32::from(*n)])).collect();
+        let due: Vec<u16> = (1..=40_000)
+            .filter(|n| asked.note(1, &[f32::from(*n)]))
+            .collect();
         assert_eq!(due, [8, 32, 128, 512, 2_048, 8_192, 16_384, 24_576, 32_768]);
         assert!(asked.look(1).is_some_and(|look| look.is_full()));
         let count = asked.lock().count;
@@ -106,11 +120,17 @@ mod tests {
     fn another_set_begins_anew() {
         let asked = Asked::default();
         let noted: Vec<bool> = (0..8u8).map(|n| asked.note(1, &[f32::from(n)])).collect();
-        assert_eq!(noted, [false, false, false, false, false, false, false, true]);
+        assert_eq!(
+            noted,
+            [false, false, false, false, false, false, false, true]
+        );
         asked.note(2, &[0.5, -1.0]);
         assert!(asked.look(1).is_none() && asked.look(2).is_none());
         assert!((1..8u8).any(|n| asked.note(2, &[f32::from(n), 0.0])));
-        assert_eq!(asked.look(2).unwrap().queries[..2], ["[0.5, -1.0]", "[1.0, 0.0]"]);
+        assert_eq!(
+            asked.look(2).unwrap().queries[..2],
+            ["[0.5, -1.0]", "[1.0, 0.0]"]
+        );
     }
 
     #[test]

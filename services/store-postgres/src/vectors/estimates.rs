@@ -55,7 +55,10 @@ impl Estimates {
     /// The entries that were expected to satisfy the filter, if that was asked for lately.
     pub fn of(&self, key: Key) -> Option<f64> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.iter().rev().find(|known| known.key == key && known.at.elapsed() < HOLDS).map(|known| known.entries)
+        last.iter()
+            .rev()
+            .find(|known| known.key == key && known.at.elapsed() < HOLDS)
+            .map(|known| known.entries)
     }
 
     /// Keeps an estimate, for the oldest one.
@@ -64,7 +67,11 @@ impl Estimates {
         if last.len() == KEPT {
             last.pop_front();
         }
-        last.push_back(Estimate { key, entries, at: Instant::now() });
+        last.push_back(Estimate {
+            key,
+            entries,
+            at: Instant::now(),
+        });
     }
 }
 
@@ -76,9 +83,14 @@ mod tests {
 
     #[test]
     fn the_last_are_kept_for_their_owner_and_filter() {
-        let filter = |thread: usize| Filter { thread_id: Some(ThreadId::from_stored(thread.to_string())), ..Filter::default() };
+        let filter = |thread: usize| Filter {
+            thread_id: Some(ThreadId::from_stored(thread.to_string())),
+            ..Filter::default()
+        };
         let (estimates, owner) = (Estimates::default(), OwnerId::new("a"));
-        let of = |owner: &str, thread| estimates.of(estimates.key(&OwnerId::new(owner), &filter(thread)));
+        let of = |owner: &str, thread| {
+            estimates.of(estimates.key(&OwnerId::new(owner), &filter(thread)))
+        };
         for thread in 0..=KEPT {
             estimates.keep(estimates.key(&owner, &filter(thread)), thread as f64);
         }

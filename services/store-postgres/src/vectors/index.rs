@@ -54,7 +54,11 @@ pub(super) enum Kept {
 }
 
 /// Makes the index of a set when it is large enough and has none. Writes and searches go on meanwhile.
-pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32) -> diesel::QueryResult<Kept> {
+pub(super) async fn keep(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+    dimensions: u32,
+) -> diesel::QueryResult<Kept> {
     if dimensions > MAX_DIMENSIONS {
         return Ok(Kept::None);
     }
@@ -65,8 +69,21 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
                  OR EXISTS (SELECT 1 FROM pg_catalog.pg_stat_activity AS a WHERE a.datname = current_database() AND a.state = 'active' \
                  AND starts_with(a.query, ?)) AS in_the_making, pg_table_size('context.chunks') AS bytes, \
                  pg_size_bytes(current_setting('maintenance_work_mem')) >= pg_size_bytes(?) AS has_memory";
-    let binds = vec![Bind::text(name.as_str()), Bind::text(name.as_str()), Bind::text(MAKE), Bind::text(MEMORY)];
-    let Some(State { exists, valid, in_the_making, bytes, has_memory }) = sql::query(conn, Fragment::prepared(state, binds)).await?.pop()
+    let binds = vec![
+        Bind::text(name.as_str()),
+        Bind::text(name.as_str()),
+        Bind::text(MAKE),
+        Bind::text(MEMORY),
+    ];
+    let Some(State {
+        exists,
+        valid,
+        in_the_making,
+        bytes,
+        has_memory,
+    }) = sql::query(conn, Fragment::prepared(state, binds))
+        .await?
+        .pop()
     else {
         return Ok(Kept::None);
     };
@@ -77,23 +94,30 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
     if valid {
         return Ok(Kept::There(about));
     }
-    let vectors = if spread && !in_the_making { up_to_enough(conn, set_id).await? } else { of_size };
+    let vectors = if spread && !in_the_making {
+        up_to_enough(conn, set_id).await?
+    } else {
+        of_size
+    };
     if in_the_making || vectors < INDEXED_FROM {
         return Ok(Kept::None);
     }
     if exists {
         // Somebody was interrupted while making it.
-        conn.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}")).await?;
+        conn.batch_execute(&format!("DROP INDEX CONCURRENTLY IF EXISTS {name}"))
+            .await?;
     }
     tracing::info!(set = set_id, vectors, "Making the index of the vectors");
     let started = std::time::Instant::now();
     // It takes minutes where a statement of a request takes milliseconds. The connection is closed afterwards.
     conn.batch_execute("SET statement_timeout = 0").await?;
     if !has_memory {
-        conn.batch_execute(&format!("SET maintenance_work_mem = '{MEMORY}'")).await?;
+        conn.batch_execute(&format!("SET maintenance_work_mem = '{MEMORY}'"))
+            .await?;
     }
     // One process: the memory that several share is small in many containers.
-    conn.batch_execute("SET max_parallel_maintenance_workers = 0").await?;
+    conn.batch_execute("SET max_parallel_maintenance_workers = 0")
+        .await?;
     let made = conn
         .batch_execute(&format!(
             "{MAKE}{set_id} ON context.chunks \
@@ -103,7 +127,11 @@ pub(super) async fn keep(conn: &mut AsyncPgConnection, set_id: i64, dimensions: 
         .await;
     conn.batch_execute("RESET statement_timeout; RESET maintenance_work_mem; RESET max_parallel_maintenance_workers").await?;
     made?;
-    tracing::info!(set = set_id, seconds = started.elapsed().as_secs(), "The index of the vectors is made");
+    tracing::info!(
+        set = set_id,
+        seconds = started.elapsed().as_secs(),
+        "The index of the vectors is made"
+    );
     Ok(Kept::Made(about))
 }
 
@@ -115,6 +143,10 @@ async fn up_to_enough(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::Quer
         count: i64,
     }
     let count = "SELECT count(*) AS count FROM (SELECT 1 FROM context.chunks WHERE set_id = ? AND position = 0 LIMIT ?) AS counted";
-    let rows: Vec<Counted> = sql::query(conn, Fragment::prepared(count, vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)])).await?;
+    let rows: Vec<Counted> = sql::query(
+        conn,
+        Fragment::prepared(count, vec![Bind::Int(set_id), Bind::Int(INDEXED_FROM)]),
+    )
+    .await?;
     Ok(rows.first().map_or(0, |row| row.count))
 }

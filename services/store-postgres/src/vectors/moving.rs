@@ -22,7 +22,10 @@ struct Count {
 }
 
 async fn count(transaction: &mut Transaction<'_>, select: Fragment<'_>) -> Result<i64, Failure> {
-    Ok(sql::query::<Count>(transaction.conn, select).await?.first().map_or(0, |row| row.count))
+    Ok(sql::query::<Count>(transaction.conn, select)
+        .await?
+        .first()
+        .map_or(0, |row| row.count))
 }
 
 impl Writing for Begin {
@@ -40,7 +43,11 @@ impl Writing for Begin {
             Some((set_id, _)) => {
                 // Nothing answers from a set without vectors.
                 let delete = "DELETE FROM context.embedding_sets WHERE set_id = ?";
-                sql::execute(transaction.conn, Fragment::prepared(delete, vec![Bind::Int(set_id)])).await?;
+                sql::execute(
+                    transaction.conn,
+                    Fragment::prepared(delete, vec![Bind::Int(set_id)]),
+                )
+                .await?;
             }
             None => {}
         }
@@ -57,10 +64,21 @@ impl Writing for Begin {
                 }
             }
         };
-        let embedded = "SELECT count(*) AS count FROM context.chunks WHERE set_id = ? AND position = 0";
-        let embedded = count(transaction, Fragment::prepared(embedded, vec![Bind::Int(set_id)])).await?;
-        let entries = Fragment::prepared("SELECT coalesce(sum(entry_count), 0)::bigint AS count FROM context.owners", Vec::new());
-        Ok(Once(MoveState::Begun { embedded, entries: count(transaction, entries).await? }))
+        let embedded =
+            "SELECT count(*) AS count FROM context.chunks WHERE set_id = ? AND position = 0";
+        let embedded = count(
+            transaction,
+            Fragment::prepared(embedded, vec![Bind::Int(set_id)]),
+        )
+        .await?;
+        let entries = Fragment::prepared(
+            "SELECT coalesce(sum(entry_count), 0)::bigint AS count FROM context.owners",
+            Vec::new(),
+        );
+        Ok(Once(MoveState::Begun {
+            embedded,
+            entries: count(transaction, entries).await?,
+        }))
     }
 }
 
@@ -80,8 +98,14 @@ impl Writing for Finish {
         let set_id = match of_state(transaction.conn, "building").await? {
             Some((set_id, begun)) if begun == *model => set_id,
             _ => {
-                let is_current = current(transaction.conn).await?.is_some_and(|(_, kept)| kept == *model);
-                return Ok(Once(if is_current { Moved::Done } else { Moved::NotBegun }));
+                let is_current = current(transaction.conn)
+                    .await?
+                    .is_some_and(|(_, kept)| kept == *model);
+                return Ok(Once(if is_current {
+                    Moved::Done
+                } else {
+                    Moved::NotBegun
+                }));
             }
         };
         let at_most = i64::try_from(*at_most).unwrap_or(i64::MAX);
@@ -93,7 +117,11 @@ impl Writing for Finish {
         }
         let change = "UPDATE context.embedding_sets SET state = CASE WHEN set_id = ? THEN 'current' ELSE 'retired' END, \
                       since = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint WHERE state IN ('current', 'building')";
-        sql::execute(transaction.conn, Fragment::prepared(change, vec![Bind::Int(set_id)])).await?;
+        sql::execute(
+            transaction.conn,
+            Fragment::prepared(change, vec![Bind::Int(set_id)]),
+        )
+        .await?;
         Ok(Once(Moved::Done))
     }
 }
@@ -123,13 +151,21 @@ impl Writing for Sweep {
         // Whoever comes second passes over it.
         let due = "SELECT set_id FROM context.embedding_sets WHERE state = 'discarded' OR (state = 'retired' AND \
                    since + ? <= (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ORDER BY set_id LIMIT 1 FOR UPDATE SKIP LOCKED";
-        let due = sql::query::<SetId>(conn, Fragment::prepared(due, vec![Bind::Int(RETIRED_MICROS)])).await?.pop();
-        let Some(SetId { set_id }) = due else { return Ok(Once(false)) };
+        let due = sql::query::<SetId>(
+            conn,
+            Fragment::prepared(due, vec![Bind::Int(RETIRED_MICROS)]),
+        )
+        .await?
+        .pop();
+        let Some(SetId { set_id }) = due else {
+            return Ok(Once(false));
+        };
         let chunks = "DELETE FROM context.chunks WHERE (owner_id, id, set_id, position) IN (SELECT c.owner_id, c.id, c.set_id, c.position \
                       FROM context.chunks AS c WHERE c.set_id = ? LIMIT ?)";
         let binds = vec![Bind::Int(set_id), Bind::Int(SWEPT)];
         if sql::execute(conn, Fragment::prepared(chunks, binds)).await? == 0 {
-            conn.batch_execute(&format!("DROP INDEX IF EXISTS {}{set_id}", index::PREFIX)).await?;
+            conn.batch_execute(&format!("DROP INDEX IF EXISTS {}{set_id}", index::PREFIX))
+                .await?;
             let set = "DELETE FROM context.embedding_sets WHERE set_id = ?";
             sql::execute(conn, Fragment::prepared(set, vec![Bind::Int(set_id)])).await?;
         }

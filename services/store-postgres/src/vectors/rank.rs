@@ -51,7 +51,11 @@ impl Reading for Rank {
         Some(Ranking::default())
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         begin(conn, self.inner.statement_timeout).await?;
         let mut ranking = Ranking::default();
         let by_meaning = match &self.search.semantic {
@@ -62,12 +66,31 @@ impl Reading for Rank {
             Some(semantic) => {
                 let (state, expected) = self.state(conn, owner, semantic).await?;
                 ranking.revision = state.revision;
-                let State { set_id: Some(id), chunks, indexed, sight, revision: _, entries } = state else {
+                let State {
+                    set_id: Some(id),
+                    chunks,
+                    indexed,
+                    sight,
+                    revision: _,
+                    entries,
+                } = state
+                else {
                     commit(conn).await?;
                     return Ok(Some((state.revision, None)));
                 };
                 let dimensions = semantic.model.dimensions;
-                Some((semantic, expected, SetState { id, dimensions, chunks, entries, indexed, sight: u32::try_from(sight).unwrap_or(0) }))
+                Some((
+                    semantic,
+                    expected,
+                    SetState {
+                        id,
+                        dimensions,
+                        chunks,
+                        entries,
+                        indexed,
+                        sight: u32::try_from(sight).unwrap_or(0),
+                    },
+                ))
             }
         };
         // By words first: the other search changes settings of the transaction.
@@ -142,15 +165,25 @@ impl Rank {
         let (rows, expected): (Vec<State>, _) = if key.is_none() || known.is_some() {
             (sql::query(conn, state).await?, known)
         } else {
-            let mut matching = Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
-            matching.append(filter::compile(&self.filter, owner.as_str(), &self.inner.indexed));
+            let mut matching =
+                Fragment::new("SELECT entries.id FROM context.entries AS entries WHERE ");
+            matching.append(filter::compile(
+                &self.filter,
+                owner.as_str(),
+                &self.inner.indexed,
+            ));
             let (rows, expected) = sql::query_and_expected_rows(conn, state, matching).await?;
             if let Some(key) = key {
                 estimates.keep(key, expected);
             }
             (rows, Some(expected))
         };
-        Ok((rows.into_iter().next().ok_or(diesel::result::Error::NotFound)?, expected))
+        Ok((
+            rows.into_iter()
+                .next()
+                .ok_or(diesel::result::Error::NotFound)?,
+            expected,
+        ))
     }
 
     async fn by_words(
@@ -160,9 +193,20 @@ impl Rank {
         words: &FtsSearch,
         ranking: &mut Ranking,
     ) -> Result<(), Failure> {
-        let page = Page { limit: self.search.depth, offset: 0 };
+        let page = Page {
+            limit: self.search.depth,
+            offset: 0,
+        };
         let statement = |query| {
-            let mut statement = ranked(words, query, &self.filter, owner.as_str(), page, &self.inner.indexed, &self.inner.language);
+            let mut statement = ranked(
+                words,
+                query,
+                &self.filter,
+                owner.as_str(),
+                page,
+                &self.inner.indexed,
+                &self.inner.language,
+            );
             statement
                 .push(" SELECT (SELECT count(*) FROM matched) AS matches, p.id, p.score FROM page AS p ORDER BY p.score DESC, p.id DESC");
             statement
@@ -174,11 +218,22 @@ impl Rank {
             rows = sql::query(conn, statement(query)).await?;
         }
         if self.search.explain {
-            ranking.plan.extend(sql::explain(conn, &statement(query)).await?);
+            ranking
+                .plan
+                .extend(sql::explain(conn, &statement(query)).await?);
         }
         let cap = words.ranking_cap;
-        ranking.capped_at = rows.first().filter(|row| row.matches > i64::from(cap)).map(|_| cap);
-        ranking.fts = rows.into_iter().map(|row| RankedByWords { id: row.id, score: row.score }).collect();
+        ranking.capped_at = rows
+            .first()
+            .filter(|row| row.matches > i64::from(cap))
+            .map(|_| cap);
+        ranking.fts = rows
+            .into_iter()
+            .map(|row| RankedByWords {
+                id: row.id,
+                score: row.score,
+            })
+            .collect();
         Ok(())
     }
 }

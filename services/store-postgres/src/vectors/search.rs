@@ -86,9 +86,15 @@ impl Search<'_> {
         }
         // To start processes costs more than to read a few thousand rows, and makes the planner prefer reading a whole table to
         // the index of the filter.
-        conn.send_batch("SET LOCAL max_parallel_workers_per_gather = 0").await;
-        let matching = self.expected.unwrap_or(f64::INFINITY).min(self.set.entries as f64);
-        let most_measured = (MEASURED_PER_STEP * f64::from(self.depth) * self.total()).sqrt().max(ALWAYS_MEASURED);
+        conn.send_batch("SET LOCAL max_parallel_workers_per_gather = 0")
+            .await;
+        let matching = self
+            .expected
+            .unwrap_or(f64::INFINITY)
+            .min(self.set.entries as f64);
+        let most_measured = (MEASURED_PER_STEP * f64::from(self.depth) * self.total())
+            .sqrt()
+            .max(ALWAYS_MEASURED);
         if !self.set.indexed || self.set.dimensions > MAX_DIMENSIONS || matching <= most_measured {
             return self.measured(conn, matching).await;
         }
@@ -110,43 +116,76 @@ impl Search<'_> {
             condition.push("JOIN context.entries AS entries ON entries.owner_id = c.owner_id AND entries.id = c.id ");
         }
         // The number is ours; in the text it lets the planner see that the index of the set applies.
-        condition.push(&format!("WHERE c.set_id = {} AND c.owner_id = ", self.set.id)).bind(Bind::text(self.owner.as_str()));
+        condition
+            .push(&format!(
+                "WHERE c.set_id = {} AND c.owner_id = ",
+                self.set.id
+            ))
+            .bind(Bind::text(self.owner.as_str()));
         if self.filter.count() > 0 {
-            condition.push(" AND ").append(filter::compile(self.filter, self.owner.as_str(), self.indexed));
+            condition.push(" AND ").append(filter::compile(
+                self.filter,
+                self.owner.as_str(),
+                self.indexed,
+            ));
         }
         condition
     }
 
     /// All vectors of the entries that satisfy the filter. No index knows this order, so that the planner goes through the
     /// filter.
-    async fn measured(&self, conn: &mut AsyncPgConnection, matching: f64) -> Result<Found, Failure> {
-        let measured =
-            "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ";
+    async fn measured(
+        &self,
+        conn: &mut AsyncPgConnection,
+        matching: f64,
+    ) -> Result<Found, Failure> {
+        let measured = "SELECT n.id, n.distance, n.position, n.start_char, n.end_char FROM (SELECT DISTINCT ON (c.id) c.id, c.embedding <-> ";
         // A plan that is kept is one for few entries, whose vectors are looked up one by one.
-        let mut select = if matching <= FEW { Fragment::search(measured) } else { Fragment::new(measured) };
+        let mut select = if matching <= FEW {
+            Fragment::search(measured)
+        } else {
+            Fragment::new(measured)
+        };
         select
             .bind(Bind::Vector(VectorRef(self.vector)))
             .push(" AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c ");
-        select.append(self.condition()).push(" ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ");
+        select.append(self.condition()).push(
+            " ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ",
+        );
         select.bind(Bind::Int(i64::from(self.depth)));
         let mut notes = Vec::new();
         if self.explain {
-            notes.push("semantic: the vectors of all entries that satisfy the filter are measured".to_owned());
+            notes.push(
+                "semantic: the vectors of all entries that satisfy the filter are measured"
+                    .to_owned(),
+            );
             notes.extend(plan(conn, &select).await?);
         }
         let rows: Vec<Row> = sql::query(conn, select).await?;
-        Ok(Found { hits: self.best(rows), notes, by_sight: false })
+        Ok(Found {
+            hits: self.best(rows),
+            notes,
+            by_sight: false,
+        })
     }
 
     /// The nearest by the index; `None` when it gave up before there were enough.
-    async fn near(&self, conn: &mut AsyncPgConnection, matching: f64) -> Result<Option<Found>, Failure> {
+    async fn near(
+        &self,
+        conn: &mut AsyncPgConnection,
+        matching: f64,
+    ) -> Result<Option<Found>, Failure> {
         let mut wanted = self.depth.saturating_add(self.depth / 2);
         loop {
             // Those that do not satisfy the filter are looked at too.
             let steps = f64::from(wanted) * self.total() / matching.max(1.0);
             self.settings(conn, wanted, steps).await?;
             let select = self.nearest(wanted);
-            let plan = if self.explain { plan(conn, &select).await? } else { Vec::new() };
+            let plan = if self.explain {
+                plan(conn, &select).await?
+            } else {
+                Vec::new()
+            };
             let rows: Vec<Row> = sql::query(conn, select).await?;
             let count = rows.len();
             let hits = self.best(rows);
@@ -156,7 +195,11 @@ impl Search<'_> {
                     notes.push(format!("semantic: {count} chunks from the index, rescored"));
                     notes.extend(plan);
                 }
-                return Ok(Some(Found { hits, notes, by_sight: wanted < SIGHT.1 }));
+                return Ok(Some(Found {
+                    hits,
+                    notes,
+                    by_sight: wanted < SIGHT.1,
+                }));
             }
             if count < wanted as usize {
                 return Ok(None);
@@ -167,7 +210,12 @@ impl Search<'_> {
     }
 
     /// For this transaction alone, so that it holds behind a pooler and spoils no other statement's plan.
-    async fn settings(&self, conn: &mut AsyncPgConnection, wanted: u32, steps: f64) -> Result<(), Failure> {
+    async fn settings(
+        &self,
+        conn: &mut AsyncPgConnection,
+        wanted: u32,
+        steps: f64,
+    ) -> Result<(), Failure> {
         let sight = wanted.max(self.set.sight).clamp(SIGHT.0, SIGHT.1);
         let looked_at = (steps * 4.0).clamp(LOOKED_AT.0, LOOKED_AT.1);
         // In the strict order the index leaves out what it finds later than something farther away, and with a filter that is much.
@@ -186,17 +234,26 @@ impl Search<'_> {
         let near = "SELECT near.id, near.embedding <-> ";
         // A plan that is kept knows nothing of the filter, and may join what the index gives with all rows of the filter anew
         // for each: forty times the work.
-        let mut select = if self.filter.count() == 0 { Fragment::search(near) } else { Fragment::new(near) };
+        let mut select = if self.filter.count() == 0 {
+            Fragment::search(near)
+        } else {
+            Fragment::new(near)
+        };
         select
             .bind(vector())
             .push(" AS distance, near.position, near.start_char, near.end_char FROM (SELECT c.id, c.embedding, c.position, c.start_char, c.end_char ");
-        select.push("FROM context.chunks AS c ").append(self.condition());
+        select
+            .push("FROM context.chunks AS c ")
+            .append(self.condition());
         let order = index::expression(self.set.dimensions);
         // The number wanted stands in the text: without it, a plan that is kept would be one for a tenth of all rows.
         select
             .push(&format!(" ORDER BY c.{order} <-> "))
             .bind(vector())
-            .push(&format!("::halfvec({}) LIMIT {wanted}) AS near", self.set.dimensions));
+            .push(&format!(
+                "::halfvec({}) LIMIT {wanted}) AS near",
+                self.set.dimensions
+            ));
         select
     }
 
@@ -204,8 +261,21 @@ impl Search<'_> {
     fn best(&self, rows: Vec<Row>) -> Vec<RankedByMeaning> {
         let place = |at: i64| u32::try_from(at).unwrap_or(0);
         let mut of_entry: HashMap<i64, RankedByMeaning> = HashMap::with_capacity(rows.len());
-        for Row { id, distance, position, start_char, end_char } in rows {
-            let found = RankedByMeaning { id, distance, position: place(position), start: place(start_char), end: place(end_char) };
+        for Row {
+            id,
+            distance,
+            position,
+            start_char,
+            end_char,
+        } in rows
+        {
+            let found = RankedByMeaning {
+                id,
+                distance,
+                position: place(position),
+                start: place(start_char),
+                end: place(end_char),
+            };
             let best = of_entry.entry(id).or_insert(found);
             if distance < best.distance {
                 *best = found;
@@ -221,8 +291,14 @@ impl Search<'_> {
 /// The plan of a search, without the hundreds of numbers of its vector.
 async fn plan(conn: &mut AsyncPgConnection, select: &Fragment<'_>) -> Result<Vec<String>, Failure> {
     let shortened = |line: String| match (line.find("'["), line.rfind("]'")) {
-        (Some(start), Some(end)) if start < end => format!("{}'[…]'{}", &line[..start], &line[end + 2..]),
+        (Some(start), Some(end)) if start < end => {
+            format!("{}'[…]'{}", &line[..start], &line[end + 2..])
+        }
         _ => line,
     };
-    Ok(sql::explain(conn, select).await?.into_iter().map(shortened).collect())
+    Ok(sql::explain(conn, select)
+        .await?
+        .into_iter()
+        .map(shortened)
+        .collect())
 }

@@ -70,7 +70,9 @@ pub(super) async fn keep(
     asked: &Asked,
 ) -> diesel::QueryResult<()> {
     let known = known(conn, set_id).await?;
-    if known.is_some_and(|known| known.vectors > 0 && vectors < known.vectors.saturating_mul(GROWTH)) {
+    if known
+        .is_some_and(|known| known.vectors > 0 && vectors < known.vectors.saturating_mul(GROWTH))
+    {
         return Ok(());
     }
     let asked = asked.look(set_id);
@@ -78,15 +80,35 @@ pub(super) async fn keep(
 }
 
 /// Looks at a set again with what was asked of it. A set that was never looked at is left alone.
-pub(super) async fn learn(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, asked: &Asked) -> diesel::QueryResult<()> {
-    let (Some(known), Some(asked)) = (known(conn, set_id).await?, asked.look(set_id)) else { return Ok(()) };
-    look(conn, set_id, dimensions, (Some(known), known.vectors), Some(&asked)).await
+pub(super) async fn learn(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+    dimensions: u32,
+    asked: &Asked,
+) -> diesel::QueryResult<()> {
+    let (Some(known), Some(asked)) = (known(conn, set_id).await?, asked.look(set_id)) else {
+        return Ok(());
+    };
+    look(
+        conn,
+        set_id,
+        dimensions,
+        (Some(known), known.vectors),
+        Some(&asked),
+    )
+    .await
 }
 
 /// What is known of a set.
 async fn known(conn: &mut AsyncPgConnection, set_id: i64) -> diesel::QueryResult<Option<Known>> {
-    let read = Fragment::prepared("SELECT value FROM context.settings WHERE key = ?", vec![Bind::text(format!("{KEY}{set_id}"))]);
-    Ok(sql::query::<Value>(conn, read).await?.pop().and_then(|row| parse(&row.value)))
+    let read = Fragment::prepared(
+        "SELECT value FROM context.settings WHERE key = ?",
+        vec![Bind::text(format!("{KEY}{set_id}"))],
+    );
+    Ok(sql::query::<Value>(conn, read)
+        .await?
+        .pop()
+        .and_then(|row| parse(&row.value)))
 }
 
 async fn is_standby(conn: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
@@ -95,13 +117,21 @@ async fn is_standby(conn: &mut AsyncPgConnection) -> diesel::QueryResult<bool> {
         #[diesel(sql_type = Bool)]
         is_standby: bool,
     }
-    let rows: Vec<Standby> = sql::query(conn, Fragment::prepared("SELECT pg_is_in_recovery() AS is_standby", Vec::new())).await?;
+    let rows: Vec<Standby> = sql::query(
+        conn,
+        Fragment::prepared("SELECT pg_is_in_recovery() AS is_standby", Vec::new()),
+    )
+    .await?;
     Ok(rows.first().is_some_and(|row| row.is_standby))
 }
 
 fn parse(value: &str) -> Option<Known> {
     let mut words = value.split(' ');
-    Some(Known { sight: words.next()?.parse().ok()?, vectors: words.next()?.parse().ok()?, is_asked: words.next() == Some("asked") })
+    Some(Known {
+        sight: words.next()?.parse().ok()?,
+        vectors: words.next()?.parse().ok()?,
+        is_asked: words.next() == Some("asked"),
+    })
 }
 
 async fn look(
@@ -118,26 +148,52 @@ async fn look(
     conn.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 60000; SET LOCAL jit = off; SET LOCAL enable_sort = off")
         .await?;
     let (with, found) = match asked {
-        Some(look) if look.is_full() => (With::Many, measure(conn, set_id, dimensions, &look.queries, WANTED).await),
-        Some(look) => (With::Few, measure(conn, set_id, dimensions, &look.queries, WANTED).await),
-        None => (With::Sample, measure_with_sample(conn, set_id, dimensions, vectors).await),
+        Some(look) if look.is_full() => (
+            With::Many,
+            measure(conn, set_id, dimensions, &look.queries, WANTED).await,
+        ),
+        Some(look) => (
+            With::Few,
+            measure(conn, set_id, dimensions, &look.queries, WANTED).await,
+        ),
+        None => (
+            With::Sample,
+            measure_with_sample(conn, set_id, dimensions, vectors).await,
+        ),
     };
     conn.batch_execute("ROLLBACK").await?;
     let (found, recall) = found?;
     let (sight, is_asked) = settled(known, found, with);
     let write = "INSERT INTO context.settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     let asked = if is_asked { " asked" } else { "" };
-    let binds = vec![Bind::text(format!("{KEY}{set_id}")), Bind::text(format!("{sight} {vectors}{asked}"))];
+    let binds = vec![
+        Bind::text(format!("{KEY}{set_id}")),
+        Bind::text(format!("{sight} {vectors}{asked}")),
+    ];
     sql::execute(conn, Fragment::prepared(write, binds)).await?;
-    tracing::info!(set = set_id, vectors, ?with, found, recall, sight, "Found how far the index of the vectors must look");
+    tracing::info!(
+        set = set_id,
+        vectors,
+        ?with,
+        found,
+        recall,
+        sight,
+        "Found how far the index of the vectors must look"
+    );
     Ok(())
 }
 
 /// The sight of a set after one was found, and whether it comes from what was asked. Other services are asked other things,
 /// so that what they learnt is taken back slowly, and never for a sample.
 fn settled(known: Option<Known>, found: u32, with: With) -> (u32, bool) {
-    let Some(known) = known else { return (found, with != With::Sample) };
-    let below = STEPS.into_iter().rev().find(|step| *step < known.sight).unwrap_or(STEPS[0]);
+    let Some(known) = known else {
+        return (found, with != With::Sample);
+    };
+    let below = STEPS
+        .into_iter()
+        .rev()
+        .find(|step| *step < known.sight)
+        .unwrap_or(STEPS[0]);
     match with {
         With::Sample if !known.is_asked => (found, false),
         With::Sample | With::Few => (found.max(known.sight), true),
@@ -160,7 +216,12 @@ struct Found {
 }
 
 /// As [`measure`], with queries between vectors of the set.
-async fn measure_with_sample(conn: &mut AsyncPgConnection, set_id: i64, dimensions: u32, vectors: i64) -> diesel::QueryResult<(u32, f64)> {
+async fn measure_with_sample(
+    conn: &mut AsyncPgConnection,
+    set_id: i64,
+    dimensions: u32,
+    vectors: i64,
+) -> diesel::QueryResult<(u32, f64)> {
     // Rows of a page are sampled together: of more pages than needed only some rows are taken.
     let percent = (SAMPLE as f64 * 2_000.0 / vectors.max(1) as f64).clamp(0.01, 100.0);
     let between = Fragment::new(format!(
@@ -168,7 +229,11 @@ async fn measure_with_sample(conn: &mut AsyncPgConnection, set_id: i64, dimensio
          TABLESAMPLE SYSTEM ({percent}) WHERE c.set_id = {set_id} ORDER BY n LIMIT {SAMPLE} + 1) \
          SELECT l2_normalize(a.embedding + a.embedding + a.embedding + b.embedding)::text AS query FROM sample AS a, sample AS b WHERE b.n = a.n + 1"
     ));
-    let queries: Vec<String> = sql::query::<Query>(conn, between).await?.into_iter().map(|row| row.query).collect();
+    let queries: Vec<String> = sql::query::<Query>(conn, between)
+        .await?
+        .into_iter()
+        .map(|row| row.query)
+        .collect();
     measure(conn, set_id, dimensions, &queries, WANTED_OF_SAMPLE).await
 }
 
@@ -186,7 +251,10 @@ async fn measure(
         let near = search(conn, set_id, dimensions, queries, sight).await?;
         let found = near.iter().map(|(query, nearest)| {
             let expected = farthest.get(query).map(Vec::as_slice).unwrap_or_default();
-            expected.iter().filter(|place| nearest.contains(place)).count()
+            expected
+                .iter()
+                .filter(|place| nearest.contains(place))
+                .count()
         });
         let recall = found.sum::<usize>() as f64 / all as f64;
         if recall >= wanted {
@@ -204,7 +272,8 @@ async fn search(
     queries: &[String],
     sight: u32,
 ) -> diesel::QueryResult<HashMap<String, Vec<String>>> {
-    conn.batch_execute(&format!("SET LOCAL hnsw.ef_search = {sight}")).await?;
+    conn.batch_execute(&format!("SET LOCAL hnsw.ef_search = {sight}"))
+        .await?;
     let order = index::expression(dimensions);
     let mut near = Fragment::new(format!(
         "SELECT q.query, (SELECT array_agg(n.place) FROM (SELECT k.place FROM (SELECT k.ctid::text AS place, k.embedding \
@@ -213,7 +282,10 @@ async fn search(
     ));
     near.bind(Bind::texts(queries)).push(") AS q(query)");
     let found: Vec<Found> = sql::query(conn, near).await?;
-    Ok(found.into_iter().map(|found| (found.query, found.nearest)).collect())
+    Ok(found
+        .into_iter()
+        .map(|found| (found.query, found.nearest))
+        .collect())
 }
 
 #[cfg(test)]
@@ -223,14 +295,51 @@ mod tests {
     #[test]
     fn what_was_learnt_is_taken_back_slowly() {
         let known = |value| parse(value);
-        assert_eq!(known("400 100000"), Some(Known { sight: 400, vectors: 100_000, is_asked: false }));
+        assert_eq!(
+            known("400 100000"),
+            Some(Known {
+                sight: 400,
+                vectors: 100_000,
+                is_asked: false
+            })
+        );
         assert_eq!((known(""), known("x 1"), known("100")), (None, None, None));
         let sampled = known("400 100000");
         let asked = known("400 100000 asked");
-        assert_eq!((settled(None, 150, With::Sample), settled(None, 150, With::Few)), ((150, false), (150, true)));
-        assert_eq!((settled(sampled, 100, With::Sample), settled(asked, 100, With::Sample)), ((100, false), (400, true)));
-        assert_eq!((settled(sampled, 100, With::Few), settled(asked, 600, With::Few)), ((400, true), (600, true)));
-        assert_eq!((settled(asked, 100, With::Many), settled(asked, 1000, With::Many)), ((300, true), (1000, true)));
-        assert_eq!((settled(known("1000 1 asked"), 100, With::Many), settled(known("100 1"), 100, With::Many)), ((800, true), (100, true)));
+        assert_eq!(
+            (
+                settled(None, 150, With::Sample),
+                settled(None, 150, With::Few)
+            ),
+            ((150, false), (150, true))
+        );
+        assert_eq!(
+            (
+                settled(sampled, 100, With::Sample),
+                settled(asked, 100, With::Sample)
+            ),
+            ((100, false), (400, true))
+        );
+        assert_eq!(
+            (
+                settled(sampled, 100, With::Few),
+                settled(asked, 600, With::Few)
+            ),
+            ((400, true), (600, true))
+        );
+        assert_eq!(
+            (
+                settled(asked, 100, With::Many),
+                settled(asked, 1000, With::Many)
+            ),
+            ((300, true), (1000, true))
+        );
+        assert_eq!(
+            (
+                settled(known("1000 1 asked"), 100, With::Many),
+                settled(known("100 1"), 100, With::Many)
+            ),
+            ((800, true), (100, true))
+        );
     }
 }

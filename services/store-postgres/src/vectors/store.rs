@@ -5,8 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet, Timestamp};
 use context_store::{
-    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once, OwnerId, Place, RankSearch, Ranking, Read,
-    Result, StoreError, UnembeddedPage, VectorStore, WriteOptions,
+    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, Once,
+    OwnerId, Place, RankSearch, Ranking, Read, Result, StoreError, UnembeddedPage, VectorStore,
+    WriteOptions,
 };
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
@@ -33,10 +34,19 @@ impl PostgresStore {
         let mut lease = self.inner.pool.get(None).await?;
         let conn = lease.conn();
         let kept = async {
-            let Some((set_id, model)) = use_model::of_state(conn, state).await? else { return Ok(Kept::None) };
+            let Some((set_id, model)) = use_model::of_state(conn, state).await? else {
+                return Ok(Kept::None);
+            };
             let kept = index::keep(conn, set_id, model.dimensions).await?;
             if let Kept::There(Some(vectors)) | Kept::Made(Some(vectors)) = kept {
-                sight::keep(conn, set_id, model.dimensions, vectors, &self.inner.vectors.asked).await?;
+                sight::keep(
+                    conn,
+                    set_id,
+                    model.dimensions,
+                    vectors,
+                    &self.inner.vectors.asked,
+                )
+                .await?;
             }
             Ok::<Kept, Failure>(kept)
         };
@@ -54,7 +64,12 @@ impl PostgresStore {
 
     /// Work that changes neither entries nor revisions.
     async fn aside<W: Writing>(&self, owner: &OwnerId, work: W) -> Result<W::Outcome> {
-        let options = WriteOptions { now: Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
+        let options = WriteOptions {
+            now: Timestamp(0),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
         Ok(self.write(owner, options, work).await?.outcome)
     }
 }
@@ -85,7 +100,9 @@ impl Inner {
 #[async_trait]
 impl VectorStore for PostgresStore {
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
-        let Once(outcome) = self.aside(&OwnerId::default(), UseModel(model.clone())).await?;
+        let Once(outcome) = self
+            .aside(&OwnerId::default(), UseModel(model.clone()))
+            .await?;
         if !matches!(outcome, ModelUse::Impossible(_)) {
             self.inner.vectors.found();
         }
@@ -93,15 +110,32 @@ impl VectorStore for PostgresStore {
     }
 
     async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
-        self.read(owner, Read::default(), Count(model.clone())).await
+        self.read(owner, Read::default(), Count(model.clone()))
+            .await
     }
 
-    async fn embedded_entries_within(&self, owner: &OwnerId, model: &EmbeddingModel, threads: ThreadSet) -> Result<i64> {
-        self.read(owner, Read::default(), CountWithin(model.clone(), threads)).await
+    async fn embedded_entries_within(
+        &self,
+        owner: &OwnerId,
+        model: &EmbeddingModel,
+        threads: ThreadSet,
+    ) -> Result<i64> {
+        self.read(owner, Read::default(), CountWithin(model.clone(), threads))
+            .await
     }
 
-    async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {
-        let claim = Claim { model: model.clone(), after: of_place(after), limit, holder: self.inner.vectors.holder.clone() };
+    async fn unembedded(
+        &self,
+        model: &EmbeddingModel,
+        after: Option<&Place>,
+        limit: u32,
+    ) -> Result<UnembeddedPage> {
+        let claim = Claim {
+            model: model.clone(),
+            after: of_place(after),
+            limit,
+            holder: self.inner.vectors.holder.clone(),
+        };
         let Once(page) = self.aside(&OwnerId::default(), claim).await?;
         Ok(page)
     }
@@ -110,15 +144,30 @@ impl VectorStore for PostgresStore {
         self.aside(owner, Add(embeddings)).await
     }
 
-    async fn tokens(&self, owner: &OwnerId, model: &EmbeddingModel, chunks: Vec<ChunkPlace>) -> Result<Vec<ChunkTokens>> {
+    async fn tokens(
+        &self,
+        owner: &OwnerId,
+        model: &EmbeddingModel,
+        chunks: Vec<ChunkPlace>,
+    ) -> Result<Vec<ChunkTokens>> {
         if !self.inner.vectors.are_there() {
             return Ok(Vec::new());
         }
-        self.read(owner, Read::default(), Tokens { model: model.clone(), chunks }).await
+        self.read(
+            owner,
+            Read::default(),
+            Tokens {
+                model: model.clone(),
+                chunks,
+            },
+        )
+        .await
     }
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
-        let Once(state) = self.aside(&OwnerId::default(), Begin(model.clone())).await?;
+        let Once(state) = self
+            .aside(&OwnerId::default(), Begin(model.clone()))
+            .await?;
         if !matches!(state, MoveState::Impossible(_)) {
             self.inner.vectors.found();
         }
@@ -128,16 +177,36 @@ impl VectorStore for PostgresStore {
     async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
         // The index first, so that no search has to do without.
         self.look_after("building").await?;
-        let Once(moved) = self.aside(&OwnerId::default(), Finish { model: model.clone(), at_most: waiting }).await?;
+        let Once(moved) = self
+            .aside(
+                &OwnerId::default(),
+                Finish {
+                    model: model.clone(),
+                    at_most: waiting,
+                },
+            )
+            .await?;
         Ok(moved)
     }
 
-    async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking> {
+    async fn rank(
+        &self,
+        owner: &OwnerId,
+        search: RankSearch,
+        filter: Filter,
+        read: Read,
+    ) -> Result<Ranking> {
         if search.semantic.is_some() && !self.inner.vectors.are_there() {
             return Err(no_such_vectors());
         }
-        let rank = Rank { search, filter, inner: Arc::clone(&self.inner) };
-        self.read(owner, read, rank).await?.ok_or_else(no_such_vectors)
+        let rank = Rank {
+            search,
+            filter,
+            inner: Arc::clone(&self.inner),
+        };
+        self.read(owner, read, rank)
+            .await?
+            .ok_or_else(no_such_vectors)
     }
 
     async fn maintain(&self) -> Result<()> {
@@ -148,7 +217,11 @@ impl VectorStore for PostgresStore {
 }
 
 fn no_such_vectors() -> StoreError {
-    Error::new(Reason::FeatureUnavailable, "the database holds no vectors of this embedding model").into()
+    Error::new(
+        Reason::FeatureUnavailable,
+        "the database holds no vectors of this embedding model",
+    )
+    .into()
 }
 
 #[derive(QueryableByName)]
@@ -167,15 +240,27 @@ impl Reading for CountWithin {
         0
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> std::result::Result<Option<(i64, i64)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> std::result::Result<Option<(i64, i64)>, Failure> {
         let Self(model, threads) = self;
-        let mut count = Fragment::new("SELECT count(*) AS count FROM context.entries AS e WHERE e.owner_id = ");
-        count.bind(Bind::text(owner.as_str())).push(" AND ").append(within("e.thread_id", threads));
+        let mut count =
+            Fragment::new("SELECT count(*) AS count FROM context.entries AS e WHERE e.owner_id = ");
+        count
+            .bind(Bind::text(owner.as_str()))
+            .push(" AND ")
+            .append(within("e.thread_id", threads));
         count.push(
             " AND EXISTS (SELECT 1 FROM context.chunks AS c WHERE c.owner_id = e.owner_id AND c.id = e.id AND c.position = 0 \
              AND c.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ",
         );
-        count.bind(Bind::text(&model.identity)).push(" AND dimensions = ").bind(Bind::Int(i64::from(model.dimensions))).push("))");
+        count
+            .bind(Bind::text(&model.identity))
+            .push(" AND dimensions = ")
+            .bind(Bind::Int(i64::from(model.dimensions)))
+            .push("))");
         let rows: Vec<Counted> = sql::query(conn, count).await?;
         Ok(Some((0, rows.first().map_or(0, |row| row.count))))
     }
@@ -191,11 +276,19 @@ impl Reading for Count {
         0
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> std::result::Result<Option<(i64, i64)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> std::result::Result<Option<(i64, i64)>, Failure> {
         let Self(model) = self;
         let count = "SELECT count(*) AS count FROM context.chunks WHERE owner_id = ? AND position = 0 AND set_id = \
                      (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
-        let binds = vec![Bind::text(owner.as_str()), Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
+        let binds = vec![
+            Bind::text(owner.as_str()),
+            Bind::text(&model.identity),
+            Bind::Int(i64::from(model.dimensions)),
+        ];
         let rows: Vec<Counted> = sql::query(conn, Fragment::prepared(count, binds)).await?;
         Ok(Some((0, rows.first().map_or(0, |row| row.count))))
     }

@@ -11,8 +11,10 @@ use super::estimates::Estimates;
 use crate::connection::AsyncPgConnection;
 use crate::sql::{self, Fragment};
 
-const CHUNKS: &str = include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/chunks.sql");
-const CHUNK_TOKENS: &str = include_str!("../../../../migrations/postgres/2026-11-21-000007_chunk_tokens/chunk_tokens.sql");
+const CHUNKS: &str =
+    include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/chunks.sql");
+const CHUNK_TOKENS: &str =
+    include_str!("../../../../migrations/postgres/2026-11-21-000007_chunk_tokens/chunk_tokens.sql");
 
 /// Since this version a filtered search goes on until it has enough.
 const LEAST_PGVECTOR: (u32, u32) = (0, 8);
@@ -31,7 +33,12 @@ pub(crate) struct Vectors {
 
 impl Vectors {
     pub fn new(there: bool) -> Self {
-        Self { there: AtomicBool::new(there), asked: Asked::default(), estimates: Estimates::default(), holder: holder() }
+        Self {
+            there: AtomicBool::new(there),
+            asked: Asked::default(),
+            estimates: Estimates::default(),
+            holder: holder(),
+        }
     }
 
     /// Whether there is a table to write them to.
@@ -47,8 +54,11 @@ impl Vectors {
 
 /// A name that no other service has: where this process runs, and when it opened the database.
 fn holder() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-    let place: u64 = std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), since);
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
+    let place: u64 =
+        std::hash::BuildHasher::hash_one(&std::collections::hash_map::RandomState::new(), since);
     format!("{}-{since:x}-{place:x}", std::process::id())
 }
 
@@ -72,10 +82,18 @@ pub(crate) async fn make(conn: &mut AsyncPgConnection) -> diesel::QueryResult<Re
     let state = "SELECT to_regclass('context.chunks') IS NOT NULL AS made, to_regclass('context.chunk_tokens') IS NOT NULL AS with_tokens, \
                  to_regtype('vector') IS NOT NULL AS visible, \
                  (SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector') AS version";
-    let Some(state) = sql::query::<State>(conn, Fragment::prepared(state, Vec::new())).await?.pop() else {
+    let Some(state) = sql::query::<State>(conn, Fragment::prepared(state, Vec::new()))
+        .await?
+        .pop()
+    else {
         return Err(diesel::result::Error::NotFound);
     };
-    let State { made, with_tokens, visible, version } = state;
+    let State {
+        made,
+        with_tokens,
+        visible,
+        version,
+    } = state;
     let Some(version) = version else {
         return Ok(Err(
             "the database has no pgvector; let a superuser run CREATE EXTENSION vector in it (Supabase: Database, Extensions, \
@@ -112,7 +130,11 @@ mod tests {
     #[test]
     fn versions_are_compared_as_numbers() {
         assert!(parts("0.7.4") < LEAST_PGVECTOR);
-        assert!(["0.8.0", "0.10", "1.0"].iter().all(|version| parts(version) >= LEAST_PGVECTOR));
+        assert!(
+            ["0.8.0", "0.10", "1.0"]
+                .iter()
+                .all(|version| parts(version) >= LEAST_PGVECTOR)
+        );
     }
 
     #[test]

@@ -33,7 +33,11 @@ impl Reading for Tokens {
         Vec::new()
     }
 
-    async fn read(&self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<Option<(i64, Self::Outcome)>, Failure> {
+    async fn read(
+        &self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
         let select = "SELECT t.id, t.position, t.tokens FROM unnest(?, ?) AS w(id, position) JOIN context.chunk_tokens AS t \
                       ON t.owner_id = ? AND t.id = w.id AND t.position = w.position \
                       WHERE t.owner_id = ? AND t.set_id = (SELECT set_id FROM context.embedding_sets WHERE model = ? AND dimensions = ?)";
@@ -46,8 +50,15 @@ impl Reading for Tokens {
             Bind::Int(i64::from(self.model.dimensions)),
         ];
         let rows: Vec<Row> = sql::query(conn, Fragment::prepared(select, binds)).await?;
-        let tokens = |Row { id, position, tokens }| ChunkTokens {
-            place: ChunkPlace { id, position: u32::try_from(position).unwrap_or(u32::MAX) },
+        let tokens = |Row {
+                          id,
+                          position,
+                          tokens,
+                      }| ChunkTokens {
+            place: ChunkPlace {
+                id,
+                position: u32::try_from(position).unwrap_or(u32::MAX),
+            },
             tokens,
         };
         Ok(Some((0, rows.into_iter().map(tokens).collect())))

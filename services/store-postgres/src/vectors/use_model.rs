@@ -45,7 +45,11 @@ impl Writing for UseModel {
 
 /// Keeps other services from choosing until the transaction ends.
 pub(super) async fn lock(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
-    sql::execute(conn, Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)])).await?;
+    sql::execute(
+        conn,
+        Fragment::prepared("SELECT pg_advisory_xact_lock(?)", vec![Bind::Int(LOCK)]),
+    )
+    .await?;
     Ok(())
 }
 
@@ -60,17 +64,36 @@ struct SetRow {
 }
 
 /// The set in use, if there is one.
-pub(crate) async fn current(conn: &mut AsyncPgConnection) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
+pub(crate) async fn current(
+    conn: &mut AsyncPgConnection,
+) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
     of_state(conn, "current").await
 }
 
 /// The set in this state; there is at most one.
-pub(super) async fn of_state(conn: &mut AsyncPgConnection, state: &'static str) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
+pub(super) async fn of_state(
+    conn: &mut AsyncPgConnection,
+    state: &'static str,
+) -> Result<Option<(i64, EmbeddingModel)>, Failure> {
     let select = "SELECT set_id, model, dimensions FROM context.embedding_sets WHERE state = ?";
-    let row = sql::query::<SetRow>(conn, Fragment::prepared(select, vec![Bind::text(state)])).await?.pop();
-    Ok(row.map(|SetRow { set_id, model, dimensions }| {
-        (set_id, EmbeddingModel { identity: model, dimensions: u32::try_from(dimensions).unwrap_or(0) })
-    }))
+    let row = sql::query::<SetRow>(conn, Fragment::prepared(select, vec![Bind::text(state)]))
+        .await?
+        .pop();
+    Ok(row.map(
+        |SetRow {
+             set_id,
+             model,
+             dimensions,
+         }| {
+            (
+                set_id,
+                EmbeddingModel {
+                    identity: model,
+                    dimensions: u32::try_from(dimensions).unwrap_or(0),
+                },
+            )
+        },
+    ))
 }
 
 /// Whether a set has vectors.
@@ -82,22 +105,37 @@ pub(super) async fn holds_any(conn: &mut AsyncPgConnection, set_id: i64) -> Resu
         id: i64,
     }
     let select = "SELECT id FROM context.chunks WHERE set_id = ? LIMIT 1";
-    Ok(!sql::query::<One>(conn, Fragment::prepared(select, vec![Bind::Int(set_id)])).await?.is_empty())
+    Ok(
+        !sql::query::<One>(conn, Fragment::prepared(select, vec![Bind::Int(set_id)]))
+            .await?
+            .is_empty(),
+    )
 }
 
 /// Makes a set.
-pub(crate) async fn make(conn: &mut AsyncPgConnection, model: &EmbeddingModel, state: &'static str) -> Result<(), Failure> {
+pub(crate) async fn make(
+    conn: &mut AsyncPgConnection,
+    model: &EmbeddingModel,
+    state: &'static str,
+) -> Result<(), Failure> {
     // One that was made before, gathered in vain or retired, is not taken up again: entries changed since.
     let discard = "UPDATE context.embedding_sets SET state = 'discarded', model = model || ' discarded ' || set_id \
                    WHERE model = ? AND dimensions = ?";
-    let binds = vec![Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions))];
+    let binds = vec![
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+    ];
     sql::execute(conn, Fragment::prepared(discard, binds)).await?;
     // Chunks of a set that is gone may still be there: its number is not used again.
     let insert = "WITH counted AS (INSERT INTO context.settings AS s (key, value) VALUES ('embedding_sets', '1') \
                   ON CONFLICT (key) DO UPDATE SET value = (s.value::bigint + 1)::text RETURNING value) \
                   INSERT INTO context.embedding_sets (set_id, model, dimensions, state, since) \
                   SELECT value::bigint, ?, ?, ?, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM counted";
-    let binds = vec![Bind::text(&model.identity), Bind::Int(i64::from(model.dimensions)), Bind::text(state)];
+    let binds = vec![
+        Bind::text(&model.identity),
+        Bind::Int(i64::from(model.dimensions)),
+        Bind::text(state),
+    ];
     sql::execute(conn, Fragment::prepared(insert, binds)).await?;
     Ok(())
 }

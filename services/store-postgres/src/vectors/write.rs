@@ -52,17 +52,31 @@ impl<'v> ToEmbed<'v> {
     }
 
     /// Writes it.
-    pub async fn write(&mut self, conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<(), Failure> {
+    pub async fn write(
+        &mut self,
+        conn: &mut AsyncPgConnection,
+        owner: &OwnerId,
+    ) -> Result<(), Failure> {
         let stale = std::mem::take(&mut self.stale);
         if !stale.is_empty() {
             let delete = "DELETE FROM context.chunks WHERE owner_id = ? AND id = ANY(?)";
-            sql::send(conn, Fragment::prepared(delete, vec![Bind::text(owner.as_str()), Bind::ints(stale)])).await?;
+            sql::send(
+                conn,
+                Fragment::prepared(delete, vec![Bind::text(owner.as_str()), Bind::ints(stale)]),
+            )
+            .await?;
         }
         let entries = std::mem::take(&mut self.entries);
         let mut of_model: Vec<(&EmbeddingModel, Vec<Row<'_>>)> = Vec::new();
         for (id, embedded) in entries {
-            let Some(Embedded { model, chunks }) = embedded else { continue };
-            let rows = (0i64..).zip(chunks).map(|(position, chunk)| Row { id, position, chunk });
+            let Some(Embedded { model, chunks }) = embedded else {
+                continue;
+            };
+            let rows = (0i64..).zip(chunks).map(|(position, chunk)| Row {
+                id,
+                position,
+                chunk,
+            });
             match of_model.iter_mut().find(|(other, _)| *other == model) {
                 Some((_, all)) => all.extend(rows),
                 None => of_model.push((model, rows.collect())),
@@ -70,7 +84,11 @@ impl<'v> ToEmbed<'v> {
         }
         for (model, rows) in of_model {
             let with_tokens = rows.iter().any(|row| row.chunk.tokens.is_some());
-            for rows in rows.chunks(if with_tokens { CHUNKS_WITH_TOKENS_AT_ONCE } else { CHUNKS_AT_ONCE }) {
+            for rows in rows.chunks(if with_tokens {
+                CHUNKS_WITH_TOKENS_AT_ONCE
+            } else {
+                CHUNKS_AT_ONCE
+            }) {
                 insert(conn, owner, model, rows).await?;
             }
         }
@@ -88,11 +106,19 @@ struct Row<'v> {
 /// Whether all the vectors are of the model's length; others are never stored.
 fn fits(embedded: &Embedded) -> bool {
     let Embedded { model, chunks } = embedded;
-    !chunks.is_empty() && chunks.iter().all(|chunk| u32::try_from(chunk.vector.len()) == Ok(model.dimensions))
+    !chunks.is_empty()
+        && chunks
+            .iter()
+            .all(|chunk| u32::try_from(chunk.vector.len()) == Ok(model.dimensions))
 }
 
 /// Inserts chunks when the database keeps vectors of the model; otherwise the entries wait for others.
-async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, model: &EmbeddingModel, rows: &[Row<'_>]) -> Result<(), Failure> {
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    owner: &OwnerId,
+    model: &EmbeddingModel,
+    rows: &[Row<'_>],
+) -> Result<(), Failure> {
     macro_rules! insert {
         () => {
             "INSERT INTO context.chunks (owner_id, id, set_id, position, start_char, end_char, embedding) \
@@ -116,11 +142,18 @@ async fn insert(conn: &mut AsyncPgConnection, owner: &OwnerId, model: &Embedding
         Bind::ints(rows.iter().map(|row| row.position)),
         Bind::ints(rows.iter().map(|row| i64::from(row.chunk.start))),
         Bind::ints(rows.iter().map(|row| i64::from(row.chunk.end))),
-        Bind::Vectors(rows.iter().map(|row| VectorRef(&row.chunk.vector)).collect()),
+        Bind::Vectors(
+            rows.iter()
+                .map(|row| VectorRef(&row.chunk.vector))
+                .collect(),
+        ),
         Bind::text(&model.identity),
         Bind::Int(i64::from(model.dimensions)),
     ];
-    let tokens: Vec<(&Row<'_>, &[u8])> = rows.iter().filter_map(|row| Some((row, row.chunk.tokens.as_deref()?))).collect();
+    let tokens: Vec<(&Row<'_>, &[u8])> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.chunk.tokens.as_deref()?)))
+        .collect();
     if tokens.is_empty() {
         sql::send(conn, Fragment::prepared(insert!(), binds)).await?;
         return Ok(());

@@ -31,9 +31,13 @@ pub async fn database() -> Option<TestDatabase> {
     let version = MIGRATIONS
         .concat()
         .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
     TestDatabase::create(&format!("{version:x}"), async |url| {
-        let store = PostgresStore::open(config(url)).await.expect("the template opens");
+        let store = PostgresStore::open(config(url))
+            .await
+            .expect("the template opens");
         context_store::Store::close(&store).await;
     })
     .await
@@ -41,12 +45,17 @@ pub async fn database() -> Option<TestDatabase> {
 
 /// A store on this database.
 pub async fn store(database: &TestDatabase) -> PostgresStore {
-    PostgresStore::open(config(database.url())).await.expect("the database opens")
+    PostgresStore::open(config(database.url()))
+        .await
+        .expect("the database opens")
 }
 
 /// An empty store, for the conformance suite.
 pub async fn open() -> Option<Opened> {
     let database = database().await?;
     let store = store(&database).await;
-    Some(Opened { store: Arc::new(store), keep: Box::new(database) })
+    Some(Opened {
+        store: Arc::new(store),
+        keep: Box::new(database),
+    })
 }

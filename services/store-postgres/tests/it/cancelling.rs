@@ -3,23 +3,52 @@
 use std::time::Duration;
 
 use context_model::{Comparison, Condition, Filter, MetadataPath, Scalar};
-use context_store::{Memory, OwnerId, Page, Read, RowSelection, SearchPage, Store as _, StoreError, call};
+use context_store::{
+    Memory, OwnerId, Page, Read, RowSelection, SearchPage, Store as _, StoreError, call,
+};
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::{Client, TestDatabase};
 
 use super::arrange::{config, database};
 
-const PAGE: Page = Page { limit: 10, offset: 0 };
+const PAGE: Page = Page {
+    limit: 10,
+    offset: 0,
+};
 
 fn filter() -> Filter {
-    let condition = |path: &str, comparison| Condition { path: MetadataPath::parse(path).expect("a path"), comparison };
+    let condition = |path: &str, comparison| Condition {
+        path: MetadataPath::parse(path).expect("a path"),
+        comparison,
+    };
     let text = |text: &str| Scalar::Text(text.to_owned());
     let conditions = vec![
-        condition("labels", Comparison::ArrayContains { value: text("x"), case_sensitive: false }),
-        condition("notes.first", Comparison::Contains { text: "y".to_owned(), case_sensitive: false }),
-        condition("more", Comparison::Ne { value: text("z"), case_sensitive: false }),
+        condition(
+            "labels",
+            Comparison::ArrayContains {
+                value: text("x"),
+                case_sensitive: false,
+            },
+        ),
+        condition(
+            "notes.first",
+            Comparison::Contains {
+                text: "y".to_owned(),
+                case_sensitive: false,
+            },
+        ),
+        condition(
+            "more",
+            Comparison::Ne {
+                value: text("z"),
+                case_sensitive: false,
+            },
+        ),
     ];
-    Filter { conditions, ..Filter::default() }
+    Filter {
+        conditions,
+        ..Filter::default()
+    }
 }
 
 async fn open(database: &TestDatabase, change: impl FnOnce(&mut Config)) -> PostgresStore {
@@ -29,20 +58,41 @@ async fn open(database: &TestDatabase, change: impl FnOnce(&mut Config)) -> Post
 }
 
 async fn search(store: &PostgresStore, owner: &str) -> Result<SearchPage, StoreError> {
-    let selection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
-    store.search_contexts(&OwnerId::new(owner), filter(), PAGE, selection, Read::default()).await
+    let selection = RowSelection {
+        images: false,
+        text_chars: None,
+        explain: false,
+        max_bytes: u64::MAX,
+        memory: Memory::UNCOUNTED,
+    };
+    store
+        .search_contexts(
+            &OwnerId::new(owner),
+            filter(),
+            PAGE,
+            selection,
+            Read::default(),
+        )
+        .await
 }
 
 /// Nothing reads the entries any more, until the connection ends.
 async fn lock(database: &TestDatabase) -> Client {
     let client = database.connect().await;
-    client.batch_execute("BEGIN; LOCK TABLE context.entries IN ACCESS EXCLUSIVE MODE").await.expect("locked");
+    client
+        .batch_execute("BEGIN; LOCK TABLE context.entries IN ACCESS EXCLUSIVE MODE")
+        .await
+        .expect("locked");
     client
 }
 
 async fn blocked(client: &Client) -> i64 {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    client.query_one(waiting, &[]).await.expect("the server tells").get(0)
+    client
+        .query_one(waiting, &[])
+        .await
+        .expect("the server tells")
+        .get(0)
 }
 
 /// Ends when so many statements wait for the lock.
@@ -52,36 +102,57 @@ async fn until_blocked(client: &Client, count: i64) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("so many statements wait");
+    tokio::time::timeout(Duration::from_secs(60), waiting)
+        .await
+        .expect("so many statements wait");
 }
 
 fn assert_names_what_to_narrow(result: Result<SearchPage, StoreError>) {
-    let Err(error @ StoreError::TooSlow { .. }) = result else { panic!("{result:?}") };
+    let Err(error @ StoreError::TooSlow { .. }) = result else {
+        panic!("{result:?}")
+    };
     let error = error.into_error("items");
     assert_eq!(error.reason.as_str(), "DEADLINE_EXCEEDED");
-    assert!(error.message.contains("no index serves the metadata filter notes.first (contains)"), "{}", error.message);
+    assert!(
+        error
+            .message
+            .contains("no index serves the metadata filter notes.first (contains)"),
+        "{}",
+        error.message
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_over_its_statement_s_time_says_what_to_narrow() {
-    let Some(database) = database().await else { return };
-    let store = open(&database, |config| config.statement_timeout = Duration::from_millis(100)).await;
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = open(&database, |config| {
+        config.statement_timeout = Duration::from_millis(100)
+    })
+    .await;
     let _lock = lock(&database).await;
     assert_names_what_to_narrow(search(&store, "a").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_at_its_call_s_deadline_says_what_to_narrow_and_ends_on_the_server() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = open(&database, |_| ()).await;
     let _lock = lock(&database).await;
-    assert_names_what_to_narrow(call::within(Duration::from_millis(300), None, search(&store, "a")).await);
+    assert_names_what_to_narrow(
+        call::within(Duration::from_millis(300), None, search(&store, "a")).await,
+    );
     until_blocked(&database.connect().await, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_whose_caller_leaves_ends_on_the_server_and_the_next_one_is_not_cancelled() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = open(&database, |config| config.pool_size = 1).await;
     let watching = database.connect().await;
     for _ in 0..20 {
@@ -92,13 +163,17 @@ async fn a_read_whose_caller_leaves_ends_on_the_server_and_the_next_one_is_not_c
         }
         until_blocked(&watching, 0).await;
         drop(lock);
-        search(&store, "a").await.expect("a cancel that comes late hits no other read");
+        search(&store, "a")
+            .await
+            .expect("a cancel that comes late hits no other read");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_fills_the_queue_lets_another_one_in_between() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = open(&database, |config| config.pool_size = 1).await;
     let (watching, lock) = (database.connect().await, lock(&database).await);
     let order = std::sync::Mutex::new(Vec::new());
@@ -112,13 +187,22 @@ async fn an_owner_that_fills_the_queue_lets_another_one_in_between() {
         drop(lock);
     };
     futures::join!(many, note("one"), freed);
-    let place = order.into_inner().expect("no one panics").iter().position(|owner| *owner == "one");
-    assert!(place.is_some_and(|place| place <= 2), "one waited for all of many: {place:?}");
+    let place = order
+        .into_inner()
+        .expect("no one panics")
+        .iter()
+        .position(|owner| *owner == "one");
+    assert!(
+        place.is_some_and(|place| place <= 2),
+        "one waited for all of many: {place:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_through_one_store_has_its_revision_through_another_at_once() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let (writer, reader) = (open(&database, |_| ()).await, open(&database, |_| ()).await);
     for i in 0..100 {
         let entry = context_model::NewEntry {
@@ -129,11 +213,24 @@ async fn what_is_written_through_one_store_has_its_revision_through_another_at_o
             metadata: None,
             tags: None,
         };
-        let options =
-            context_store::WriteOptions { now: context_model::Timestamp(i), idempotency: None, key_id: None, embeddings: Vec::new() };
-        let written = writer.store_contexts(&OwnerId::default(), vec![entry], true, options).await.expect("stored");
+        let options = context_store::WriteOptions {
+            now: context_model::Timestamp(i),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
+        let written = writer
+            .store_contexts(&OwnerId::default(), vec![entry], true, options)
+            .await
+            .expect("stored");
         // It would be refused at once: a primary does not wait.
-        let read = Read { min_revision: Some(written.revision), ..Read::default() };
-        reader.list_threads(&OwnerId::default(), PAGE, read).await.expect("seen");
+        let read = Read {
+            min_revision: Some(written.revision),
+            ..Read::default()
+        };
+        reader
+            .list_threads(&OwnerId::default(), PAGE, read)
+            .await
+            .expect("seen");
     }
 }

@@ -7,31 +7,83 @@ use super::arrange::{database, store};
 
 async fn write(store: &dyn Store, text: &str) -> Result<(), StoreError> {
     let thread_id = ThreadId::from_stored("t".to_owned());
-    let entry = NewEntry { thread_id, source: Source::User, text: text.to_owned(), images: None, metadata: None, tags: None };
-    let options = WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() };
-    store.store_contexts(&OwnerId::default(), vec![entry], true, options).await.map(|_| ())
+    let entry = NewEntry {
+        thread_id,
+        source: Source::User,
+        text: text.to_owned(),
+        images: None,
+        metadata: None,
+        tags: None,
+    };
+    let options = WriteOptions {
+        now: Timestamp(1),
+        idempotency: None,
+        key_id: None,
+        embeddings: Vec::new(),
+    };
+    store
+        .store_contexts(&OwnerId::default(), vec![entry], true, options)
+        .await
+        .map(|_| ())
 }
 
 #[tokio::test]
 async fn damage_that_the_server_reports_stops_writes_and_not_reads() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let (first, client) = (store(&database).await, database.connect().await);
     let trigger = "CREATE FUNCTION context.fail() RETURNS trigger LANGUAGE plpgsql AS \
                    $$ BEGIN RAISE EXCEPTION 'said by a test' USING ERRCODE = NEW.text; END $$; \
                    CREATE TRIGGER fail BEFORE INSERT ON context.entries FOR EACH ROW WHEN (NEW.text LIKE 'XX00_') EXECUTE FUNCTION context.fail()";
     client.batch_execute(trigger).await.expect("a trigger");
     write(&first, "before").await.expect("it is stored");
-    assert!(matches!(write(&first, "XX000").await, Err(StoreError::Internal(_))), "an internal error is no damage");
+    assert!(
+        matches!(write(&first, "XX000").await, Err(StoreError::Internal(_))),
+        "an internal error is no damage"
+    );
     write(&first, "still").await.expect("it is stored");
-    assert!(matches!(write(&first, "XX001").await, Err(StoreError::Corrupt(_))));
-    assert!(matches!(write(&first, "after").await, Err(StoreError::Unsound)), "nothing is written any more");
-    assert!(matches!(first.check().await, Err(StoreError::Unsound)), "and the store says so");
-    let selection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 20, memory: Memory::UNCOUNTED };
-    let (page, read) = (Page { limit: 10, offset: 0 }, Read::default());
-    let found = first.search_contexts(&OwnerId::default(), Filter::default(), page, selection, read).await.expect("reads go on");
+    assert!(matches!(
+        write(&first, "XX001").await,
+        Err(StoreError::Corrupt(_))
+    ));
+    assert!(
+        matches!(write(&first, "after").await, Err(StoreError::Unsound)),
+        "nothing is written any more"
+    );
+    assert!(
+        matches!(first.check().await, Err(StoreError::Unsound)),
+        "and the store says so"
+    );
+    let selection = RowSelection {
+        images: false,
+        text_chars: None,
+        explain: false,
+        max_bytes: 1 << 20,
+        memory: Memory::UNCOUNTED,
+    };
+    let (page, read) = (
+        Page {
+            limit: 10,
+            offset: 0,
+        },
+        Read::default(),
+    );
+    let found = first
+        .search_contexts(
+            &OwnerId::default(),
+            Filter::default(),
+            page,
+            selection,
+            read,
+        )
+        .await
+        .expect("reads go on");
     assert_eq!(found.entries.len(), 2);
     let second = store(&database).await;
-    write(&second, "after a restart").await.expect("writes go on after an operator has acted");
+    write(&second, "after a restart")
+        .await
+        .expect("writes go on after an operator has acted");
     first.close().await;
     second.close().await;
 }

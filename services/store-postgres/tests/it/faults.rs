@@ -3,20 +3,31 @@
 use std::time::{Duration, Instant};
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written};
+use context_store::{
+    Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch,
+    WriteOptions, Written,
+};
 use context_store_postgres::{Config, PostgresStore};
 use context_test_postgres::TestDatabase;
 
 use super::arrange::{config, database, store};
 use super::proxy::{Mode, Proxy};
 
-const PLAIN: RowSelection =
-    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
+const PLAIN: RowSelection = RowSelection {
+    images: false,
+    text_chars: None,
+    explain: false,
+    max_bytes: u64::MAX,
+    memory: Memory::UNCOUNTED,
+};
 
 fn options(key: Option<&str>) -> WriteOptions {
     WriteOptions {
         now: Timestamp(1),
-        idempotency: key.map(|key| Idempotency { key: key.to_owned(), request_hash: [1; 32] }),
+        idempotency: key.map(|key| Idempotency {
+            key: key.to_owned(),
+            request_hash: [1; 32],
+        }),
         key_id: None,
         embeddings: Vec::new(),
     }
@@ -33,61 +44,111 @@ fn entry(thread: &str, text: &str) -> NewEntry {
     }
 }
 
-async fn put(store: &PostgresStore, text: &str, key: Option<&str>) -> Result<Written<StoredBatch>, StoreError> {
-    store.store_contexts(&OwnerId::default(), vec![entry("t", text)], true, options(key)).await
+async fn put(
+    store: &PostgresStore,
+    text: &str,
+    key: Option<&str>,
+) -> Result<Written<StoredBatch>, StoreError> {
+    store
+        .store_contexts(
+            &OwnerId::default(),
+            vec![entry("t", text)],
+            true,
+            options(key),
+        )
+        .await
 }
 
 async fn all(store: &PostgresStore) -> Result<Vec<String>, StoreError> {
-    let page = Page { limit: 100, offset: 0 };
-    let found = store.search_contexts(&OwnerId::default(), Filter::default(), page, PLAIN, Read::default()).await?;
+    let page = Page {
+        limit: 100,
+        offset: 0,
+    };
+    let found = store
+        .search_contexts(
+            &OwnerId::default(),
+            Filter::default(),
+            page,
+            PLAIN,
+            Read::default(),
+        )
+        .await?;
     Ok(found.entries.into_iter().map(|entry| entry.text).collect())
 }
 
-async fn through_proxy(database: &TestDatabase, change: impl FnOnce(&mut Config)) -> (Proxy, PostgresStore) {
+async fn through_proxy(
+    database: &TestDatabase,
+    change: impl FnOnce(&mut Config),
+) -> (Proxy, PostgresStore) {
     let proxy = Proxy::start(database.url()).await;
     let mut config = config(&proxy.url(database.url()));
     change(&mut config);
-    (proxy, PostgresStore::open(config).await.expect("it opens through the proxy"))
+    (
+        proxy,
+        PostgresStore::open(config)
+            .await
+            .expect("it opens through the proxy"),
+    )
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_the_server_closed_are_replaced_without_an_error() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = store(&database).await;
     put(&store, "before", None).await.expect("stored");
     let client = database.connect().await;
     let kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()";
     for round in 0..3 {
-        client.query(kill, &[]).await.expect("the connections are closed");
+        client
+            .query(kill, &[])
+            .await
+            .expect("the connections are closed");
         assert!(all(&store).await.is_ok(), "a read finds another connection");
-        client.query(kill, &[]).await.expect("the connections are closed");
-        put(&store, &format!("after {round}"), None).await.expect("a write finds another connection");
+        client
+            .query(kill, &[])
+            .await
+            .expect("the connections are closed");
+        put(&store, &format!("after {round}"), None)
+            .await
+            .expect("a write finds another connection");
     }
     assert_eq!(all(&store).await.expect("read").len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_without_an_answer_is_reported_as_such_and_never_repeated() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let (proxy, store) = through_proxy(&database, |_| {}).await;
     proxy.set(Mode::CutAfterCommit);
-    let error = put(&store, "committed", None).await.expect_err("nobody knows");
+    let error = put(&store, "committed", None)
+        .await
+        .expect_err("nobody knows");
     assert!(matches!(error, StoreError::OutcomeUnknown(_)), "{error:?}");
     let sentence = error.into_error("entries").message;
     assert!(sentence.contains("may have happened or not"), "{sentence}");
     proxy.set(Mode::CutBeforeCommit);
-    let error = put(&store, "not committed", None).await.expect_err("nobody knows");
+    let error = put(&store, "not committed", None)
+        .await
+        .expect_err("nobody knows");
     assert!(matches!(error, StoreError::OutcomeUnknown(_)), "{error:?}");
     assert_eq!(all(&store).await.expect("read"), ["committed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idempotency_key_settles_a_commit_without_an_answer() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let (proxy, store) = through_proxy(&database, |_| {}).await;
     for (mode, text) in [(Mode::CutAfterCommit, "a"), (Mode::CutBeforeCommit, "b")] {
         proxy.set(mode);
-        let written = put(&store, text, Some(text)).await.expect("the key tells what became of it");
+        let written = put(&store, text, Some(text))
+            .await
+            .expect("the key tells what became of it");
         let again = put(&store, text, Some(text)).await.expect("repeated");
         assert_eq!(written, again);
     }
@@ -98,23 +159,37 @@ async fn an_idempotency_key_settles_a_commit_without_an_answer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let (proxy, store) = through_proxy(&database, |_| {}).await;
     let both = || vec![entry("a", "of a"), entry("b", "of b")];
-    store.store_contexts(&OwnerId::default(), both(), true, options(None)).await.expect("stored");
+    store
+        .store_contexts(&OwnerId::default(), both(), true, options(None))
+        .await
+        .expect("stored");
     proxy.set(Mode::German);
     let mut client = database.connect().await;
     // Whoever has waited this long looks for a deadlock and is the one that gives up: the store does after a second.
-    client.batch_execute("SET deadlock_timeout = '1min'").await.expect("a superuser may");
+    client
+        .batch_execute("SET deadlock_timeout = '1min'")
+        .await
+        .expect("a superuser may");
     let holding = client.transaction().await.expect("a transaction");
     let lock = "SELECT 1 FROM context.threads WHERE thread_id = $1 FOR UPDATE";
-    holding.execute(lock, &[&"b"]).await.expect("one thread is locked");
+    holding
+        .execute(lock, &[&"b"])
+        .await
+        .expect("one thread is locked");
     let more = vec![entry("a", "more of a"), entry("b", "more of b")];
     let (owner, blocked) = (OwnerId::default(), database.connect().await);
     let writing = store.store_contexts(&owner, more, true, options(None));
     let crossing = async {
         until_blocked(&blocked).await;
-        holding.execute(lock, &[&"a"]).await.expect("the other one gives up");
+        holding
+            .execute(lock, &[&"a"])
+            .await
+            .expect("the other one gives up");
         holding.rollback().await.expect("rolled back");
     };
     let (written, ()) = futures::join!(writing, crossing);
@@ -124,16 +199,30 @@ async fn a_conflict_is_tried_again_in_whatever_language_the_server_reports_it() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_statement_that_waits_too_long_is_given_up_and_writes_nothing() {
-    let Some(database) = database().await else { return };
-    let store = PostgresStore::open(Config { statement_timeout: Duration::from_millis(200), ..config(database.url()) }).await;
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = PostgresStore::open(Config {
+        statement_timeout: Duration::from_millis(200),
+        ..config(database.url())
+    })
+    .await;
     let store = store.expect("it opens");
     put(&store, "first", None).await.expect("stored");
     let mut client = database.connect().await;
     let holding = client.transaction().await.expect("a transaction");
-    holding.execute("SELECT 1 FROM context.threads FOR UPDATE", &[]).await.expect("the thread is locked");
-    let error = put(&store, "second", None).await.expect_err("somebody holds the thread");
+    holding
+        .execute("SELECT 1 FROM context.threads FOR UPDATE", &[])
+        .await
+        .expect("the thread is locked");
+    let error = put(&store, "second", None)
+        .await
+        .expect_err("somebody holds the thread");
     assert!(matches!(error, StoreError::Unavailable(_)), "{error:?}");
-    assert_eq!(all(&store).await.expect("readers wait for nobody"), ["first"]);
+    assert_eq!(
+        all(&store).await.expect("readers wait for nobody"),
+        ["first"]
+    );
     holding.rollback().await.expect("rolled back");
     put(&store, "third", None).await.expect("stored");
     assert_eq!(all(&store).await.expect("read").len(), 2);
@@ -141,13 +230,22 @@ async fn a_statement_that_waits_too_long_is_given_up_and_writes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_refuses_after_a_while_and_recovers() {
-    let Some(database) = database().await else { return };
-    let small = Config { pool_size: 1, pool_timeout: Duration::from_millis(100), ..config(database.url()) };
+    let Some(database) = database().await else {
+        return;
+    };
+    let small = Config {
+        pool_size: 1,
+        pool_timeout: Duration::from_millis(100),
+        ..config(database.url())
+    };
     let store = PostgresStore::open(small).await.expect("it opens");
     put(&store, "first", None).await.expect("stored");
     let mut client = database.connect().await;
     let holding = client.transaction().await.expect("a transaction");
-    holding.execute("SELECT 1 FROM context.threads FOR UPDATE", &[]).await.expect("the thread is locked");
+    holding
+        .execute("SELECT 1 FROM context.threads FOR UPDATE", &[])
+        .await
+        .expect("the thread is locked");
     let waiting = put(&store, "second", None);
     let refused = async {
         // Until the first one has the connection.
@@ -170,12 +268,17 @@ async fn a_full_pool_refuses_after_a_while_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_whose_caller_went_away_runs_to_its_end() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = store(&database).await;
     put(&store, "first", None).await.expect("stored");
     let mut client = database.connect().await;
     let holding = client.transaction().await.expect("a transaction");
-    holding.execute("SELECT 1 FROM context.threads FOR UPDATE", &[]).await.expect("the thread is locked");
+    holding
+        .execute("SELECT 1 FROM context.threads FOR UPDATE", &[])
+        .await
+        .expect("the thread is locked");
     // The caller leaves while the write waits for the thread.
     let blocked = database.connect().await;
     tokio::select! {
@@ -193,14 +296,22 @@ async fn a_write_whose_caller_went_away_runs_to_its_end() {
 /// Ends when somebody in the database waits for a lock.
 async fn until_blocked(client: &context_test_postgres::Client) {
     let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while client.query_one(waiting, &[]).await.expect("the server tells").get::<_, i64>(0) == 0 {
+    while client
+        .query_one(waiting, &[])
+        .await
+        .expect("the server tells")
+        .get::<_, i64>(0)
+        == 0
+    {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_server_is_away_operations_fail_fast_and_afterwards_work_again() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let (proxy, store) = through_proxy(&database, |config| {
         config.breaker_failures = 3;
         config.breaker_recovery = Duration::from_millis(300);
@@ -214,13 +325,22 @@ async fn while_the_server_is_away_operations_fail_fast_and_afterwards_work_again
     }
     let before = proxy.connections();
     for _ in 0..200 {
-        assert!(matches!(put(&store, "meanwhile", None).await, Err(StoreError::Unavailable(_))));
+        assert!(matches!(
+            put(&store, "meanwhile", None).await,
+            Err(StoreError::Unavailable(_))
+        ));
     }
-    assert!(proxy.connections() - before < 50, "operations are refused without asking the server");
+    assert!(
+        proxy.connections() - before < 50,
+        "operations are refused without asking the server"
+    );
     proxy.set(Mode::Honest);
     let back = Instant::now();
     while put(&store, "after", None).await.is_err() {
-        assert!(back.elapsed() < Duration::from_secs(2), "it does not come back");
+        assert!(
+            back.elapsed() < Duration::from_secs(2),
+            "it does not come back"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(all(&store).await.expect("read"), ["after", "before"]);
@@ -228,19 +348,43 @@ async fn while_the_server_is_away_operations_fail_fast_and_afterwards_work_again
 
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_of_callers_never_open_the_circuit() {
-    let Some(database) = database().await else { return };
-    let store = PostgresStore::open(Config { breaker_failures: 1, ..config(database.url()) }).await.expect("it opens");
+    let Some(database) = database().await else {
+        return;
+    };
+    let store = PostgresStore::open(Config {
+        breaker_failures: 1,
+        ..config(database.url())
+    })
+    .await
+    .expect("it opens");
     for id in 0..20 {
-        let update = EntryUpdate { id, text: Some("x".to_owned()), metadata: None, tags: None, images: None, expected_version: Some(7) };
-        let refused = store.update_contexts(&OwnerId::default(), vec![update], true, options(None)).await;
-        assert!(matches!(refused, Err(StoreError::Item { .. } | StoreError::Rejected(_))), "{refused:?}");
+        let update = EntryUpdate {
+            id,
+            text: Some("x".to_owned()),
+            metadata: None,
+            tags: None,
+            images: None,
+            expected_version: Some(7),
+        };
+        let refused = store
+            .update_contexts(&OwnerId::default(), vec![update], true, options(None))
+            .await;
+        assert!(
+            matches!(
+                refused,
+                Err(StoreError::Item { .. } | StoreError::Rejected(_))
+            ),
+            "{refused:?}"
+        );
     }
     put(&store, "fine", None).await.expect("stored");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let (proxy, store) = through_proxy(&database, |config| {
         config.statement_timeout = Duration::from_millis(300);
         config.connect_timeout = Duration::from_millis(300);
@@ -250,8 +394,15 @@ async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more()
     proxy.set(Mode::Stalled);
     let asked = Instant::now();
     let answer = all(&store).await;
-    assert!(matches!(answer, Err(StoreError::TooSlow { .. })), "{answer:?}");
-    assert!(asked.elapsed() < Duration::from_secs(10), "{:?}", asked.elapsed());
+    assert!(
+        matches!(answer, Err(StoreError::TooSlow { .. })),
+        "{answer:?}"
+    );
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        asked.elapsed()
+    );
     proxy.set(Mode::Honest);
     let deadline = Instant::now() + Duration::from_secs(10);
     while all(&store).await.is_err() {
@@ -262,10 +413,15 @@ async fn a_server_that_stops_answering_costs_a_read_its_time_limit_and_no_more()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_closing_nothing_is_done_any_more() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = store(&database).await;
     put(&store, "before", None).await.expect("stored");
     store.close().await;
-    assert!(matches!(put(&store, "after", None).await, Err(StoreError::Closed)));
+    assert!(matches!(
+        put(&store, "after", None).await,
+        Err(StoreError::Closed)
+    ));
     assert!(matches!(all(&store).await, Err(StoreError::Closed)));
 }

@@ -23,7 +23,13 @@ fn key(owner: &str, id: &str, at: i64) -> StoredKey {
 }
 
 fn event(key_id: &str, at: i64) -> KeyEvent {
-    KeyEvent { id: format!("{at} {key_id}"), at: Timestamp(at), actor: None, operation: "test".to_owned(), key_id: key_id.to_owned() }
+    KeyEvent {
+        id: format!("{at} {key_id}"),
+        at: Timestamp(at),
+        actor: None,
+        operation: "test".to_owned(),
+        key_id: key_id.to_owned(),
+    }
 }
 
 async fn put(store: &dyn Store, owner: &OwnerId, text: &str, at: i64) -> i64 {
@@ -35,41 +41,99 @@ async fn put(store: &dyn Store, owner: &OwnerId, text: &str, at: i64) -> i64 {
         metadata: None,
         tags: None,
     };
-    let options = WriteOptions { now: Timestamp(at), idempotency: None, key_id: Some("k1".to_owned()), embeddings: Vec::new() };
-    let written = store.store_contexts(owner, vec![entry], true, options).await.expect("stored");
+    let options = WriteOptions {
+        now: Timestamp(at),
+        idempotency: None,
+        key_id: Some("k1".to_owned()),
+        embeddings: Vec::new(),
+    };
+    let written = store
+        .store_contexts(owner, vec![entry], true, options)
+        .await
+        .expect("stored");
     written.outcome.items[0].as_ref().expect("applied").id
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_found_by_their_beginning_and_changed_by_their_owner_alone() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = store(&database).await;
     let keys = Store::keys(&store).expect("the database keeps keys");
     let (one, other) = (key("one", "k1", 1), key("other", "k2", 2));
-    keys.insert_key(one.clone(), event("k1", 1)).await.expect("stored");
-    keys.insert_key(other.clone(), event("k2", 2)).await.expect("stored");
-    assert_eq!(keys.keys_by_lookup([7; 32]).await.expect("read"), [other.clone(), one.clone()]);
+    keys.insert_key(one.clone(), event("k1", 1))
+        .await
+        .expect("stored");
+    keys.insert_key(other.clone(), event("k2", 2))
+        .await
+        .expect("stored");
+    assert_eq!(
+        keys.keys_by_lookup([7; 32]).await.expect("read"),
+        [other.clone(), one.clone()]
+    );
     assert!(keys.keys_by_lookup([8; 32]).await.expect("read").is_empty());
-    assert_eq!(keys.list_keys(&one.owner).await.expect("read"), std::slice::from_ref(&one));
+    assert_eq!(
+        keys.list_keys(&one.owner).await.expect("read"),
+        std::slice::from_ref(&one)
+    );
     assert_eq!(keys.key(&other.owner, "k1").await.expect("read"), None);
 
-    let off = KeyChange { deactivated_at: Some(Timestamp(9)), expires_at: Some(Some(Timestamp(100))), ..KeyChange::default() };
-    assert_eq!(keys.update_key(&other.owner, "k1", off.clone(), event("k1", 9)).await.expect("asked"), None);
-    let changed = keys.update_key(&one.owner, "k1", off, event("k1", 9)).await.expect("changed").expect("it exists");
-    assert_eq!((changed.deactivated_at, changed.expires_at), (Some(Timestamp(9)), Some(Timestamp(100))));
-    let again = KeyChange { deactivated_at: Some(Timestamp(50)), ..KeyChange::default() };
-    let again = keys.update_key(&one.owner, "k1", again, event("k1", 50)).await.expect("changed").expect("it exists");
-    assert_eq!(again.deactivated_at, Some(Timestamp(9)), "the first moment counts");
+    let off = KeyChange {
+        deactivated_at: Some(Timestamp(9)),
+        expires_at: Some(Some(Timestamp(100))),
+        ..KeyChange::default()
+    };
+    assert_eq!(
+        keys.update_key(&other.owner, "k1", off.clone(), event("k1", 9))
+            .await
+            .expect("asked"),
+        None
+    );
+    let changed = keys
+        .update_key(&one.owner, "k1", off, event("k1", 9))
+        .await
+        .expect("changed")
+        .expect("it exists");
+    assert_eq!(
+        (changed.deactivated_at, changed.expires_at),
+        (Some(Timestamp(9)), Some(Timestamp(100)))
+    );
+    let again = KeyChange {
+        deactivated_at: Some(Timestamp(50)),
+        ..KeyChange::default()
+    };
+    let again = keys
+        .update_key(&one.owner, "k1", again, event("k1", 50))
+        .await
+        .expect("changed")
+        .expect("it exists");
+    assert_eq!(
+        again.deactivated_at,
+        Some(Timestamp(9)),
+        "the first moment counts"
+    );
     for at in [30, 20] {
-        keys.touch_key(&one.owner, "k1", Timestamp(at)).await.expect("noted");
+        keys.touch_key(&one.owner, "k1", Timestamp(at))
+            .await
+            .expect("noted");
     }
-    let used = keys.key(&one.owner, "k1").await.expect("read").expect("it exists");
-    assert_eq!((used.last_used_at, used.scopes), (Some(Timestamp(30)), one.scopes));
+    let used = keys
+        .key(&one.owner, "k1")
+        .await
+        .expect("read")
+        .expect("it exists");
+    assert_eq!(
+        (used.last_used_at, used.scopes),
+        (Some(Timestamp(30)), one.scopes)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_audit_log_has_changes_and_refusals_in_order() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = store(&database).await;
     let keys = Store::keys(&store).expect("the database keeps keys");
     let owner = OwnerId::new("one");
@@ -80,33 +144,82 @@ async fn the_audit_log_has_changes_and_refusals_in_order() {
         reason: "SCOPE_MISSING".into(),
         attempts: 3,
     };
-    keys.record_denial(&owner, denial(1)).await.expect("nobody is there");
+    keys.record_denial(&owner, denial(1))
+        .await
+        .expect("nobody is there");
     keys.create_owner(&owner, Timestamp(1)).await.expect("made");
-    keys.create_owner(&owner, Timestamp(2)).await.expect("made already");
+    keys.create_owner(&owner, Timestamp(2))
+        .await
+        .expect("made already");
     put(&store, &owner, "a", 10).await;
-    keys.record_denial(&owner, denial(20)).await.expect("written down");
+    keys.record_denial(&owner, denial(20))
+        .await
+        .expect("written down");
     put(&store, &owner, "b", 30).await;
-    let lines = keys.audit_log(&owner, Timestamp(0), 10).await.expect("read");
-    let shown: Vec<_> = lines.iter().map(|line| (line.at.micros(), line.outcome.as_str(), line.revision, line.attempts)).collect();
-    assert_eq!(shown, [(10, "OK", Some(1), 1), (20, "SCOPE_MISSING", None, 3), (30, "OK", Some(2), 1)]);
+    let lines = keys
+        .audit_log(&owner, Timestamp(0), 10)
+        .await
+        .expect("read");
+    let shown: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            (
+                line.at.micros(),
+                line.outcome.as_str(),
+                line.revision,
+                line.attempts,
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            (10, "OK", Some(1), 1),
+            (20, "SCOPE_MISSING", None, 3),
+            (30, "OK", Some(2), 1)
+        ]
+    );
     assert_eq!(lines[0].key_id.as_deref(), Some("k1"));
-    assert_eq!(keys.audit_log(&owner, Timestamp(20), 1).await.expect("read").len(), 1);
+    assert_eq!(
+        keys.audit_log(&owner, Timestamp(20), 1)
+            .await
+            .expect("read")
+            .len(),
+        1
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = store(&database).await;
     let keys = Store::keys(&store).expect("the database keeps keys");
     let (one, other) = (OwnerId::new("one"), OwnerId::new("other"));
     for owner in [&one, &other] {
-        keys.insert_key(key(owner.as_str(), "k1", 1), event("k1", 1)).await.expect("stored");
+        keys.insert_key(key(owner.as_str(), "k1", 1), event("k1", 1))
+            .await
+            .expect("stored");
         put(&store, owner, "a", 1).await;
     }
-    let erased = keys.erase_owner(&one, Timestamp(2)).await.expect("erased").expect("it existed");
+    let erased = keys
+        .erase_owner(&one, Timestamp(2))
+        .await
+        .expect("erased")
+        .expect("it existed");
     assert_eq!((erased.contexts, erased.artifacts, erased.keys), (1, 0, 1));
-    assert_eq!(keys.erase_owner(&one, Timestamp(3)).await.expect("asked"), None);
-    let owners: Vec<_> = keys.list_owners().await.expect("read").into_iter().map(|summary| (summary.owner, summary.contexts)).collect();
+    assert_eq!(
+        keys.erase_owner(&one, Timestamp(3)).await.expect("asked"),
+        None
+    );
+    let owners: Vec<_> = keys
+        .list_owners()
+        .await
+        .expect("read")
+        .into_iter()
+        .map(|summary| (summary.owner, summary.contexts))
+        .collect();
     assert_eq!(owners, [(other, 1)]);
     let client = database.connect().await;
     for table in [
@@ -124,7 +237,15 @@ async fn an_erased_owner_leaves_nothing_and_others_keep_everything() {
         "chunk_tokens",
     ] {
         let left = format!("SELECT count(*) FROM context.{table} WHERE owner_id = 'one'");
-        assert_eq!(client.query_one(&left, &[]).await.expect("counted").get::<_, i64>(0), 0, "{table}");
+        assert_eq!(
+            client
+                .query_one(&left, &[])
+                .await
+                .expect("counted")
+                .get::<_, i64>(0),
+            0,
+            "{table}"
+        );
     }
     let again = put(&store, &one, "again", 5).await;
     assert!(again > 1, "the ids of an erased owner are not used again");

@@ -8,7 +8,9 @@ use super::arrange::config;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_services_may_open_an_empty_database_at_once() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let opening = (0..8).map(|_| {
         let mut config = config(database.url());
         config.indexed_fields = vec!["status".to_owned(), "a.b-c".to_owned()];
@@ -20,35 +22,72 @@ async fn many_services_may_open_an_empty_database_at_once() {
     }
     let client = database.connect().await;
     let indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 'context' AND indexname LIKE 'entries\\_text\\_%'";
-    assert_eq!(client.query_one(indexes, &[]).await.expect("the indexes are counted").get::<_, i64>(0), 2);
+    assert_eq!(
+        client
+            .query_one(indexes, &[])
+            .await
+            .expect("the indexes are counted")
+            .get::<_, i64>(0),
+        2
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_of_somebody_else_is_left_untouched() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let client = database.connect().await;
-    client.batch_execute("CREATE SCHEMA context; CREATE TABLE context.entries (mine int)").await.expect("the schema is made");
-    let refused = PostgresStore::open(config(database.url())).await.expect_err("it is not ours");
+    client
+        .batch_execute("CREATE SCHEMA context; CREATE TABLE context.entries (mine int)")
+        .await
+        .expect("the schema is made");
+    let refused = PostgresStore::open(config(database.url()))
+        .await
+        .expect_err("it is not ours");
     assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
-    client.query("SELECT mine FROM context.entries", &[]).await.expect("it is still there");
+    client
+        .query("SELECT mine FROM context.entries", &[])
+        .await
+        .expect("it is still there");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newer_schema_is_refused() {
-    let Some(database) = super::arrange::database().await else { return };
+    let Some(database) = super::arrange::database().await else {
+        return;
+    };
     let client = database.connect().await;
-    client.batch_execute("INSERT INTO context.schema_version VALUES (1000)").await.expect("a version of the future");
-    let refused = PostgresStore::open(config(database.url())).await.expect_err("it is newer");
-    assert!(refused.to_string().contains("schema version 1000"), "{refused}");
+    client
+        .batch_execute("INSERT INTO context.schema_version VALUES (1000)")
+        .await
+        .expect("a version of the future");
+    let refused = PostgresStore::open(config(database.url()))
+        .await
+        .expect_err("it is newer");
+    assert!(
+        refused.to_string().contains("schema version 1000"),
+        "{refused}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_does_not_let_us_in_is_named_without_the_password() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let elsewhere = context_test_postgres::with_database(database.url(), "ctxt_no_such_database");
     let elsewhere = elsewhere.replacen("postgres@", "postgres:hunter2@", 1);
-    let refused = PostgresStore::open(config(&elsewhere)).await.expect_err("there is no such database").to_string();
-    assert!(refused.contains("ctxt_no_such_database") && refused.contains("does not exist") && !refused.contains("hunter2"), "{refused}");
+    let refused = PostgresStore::open(config(&elsewhere))
+        .await
+        .expect_err("there is no such database")
+        .to_string();
+    assert!(
+        refused.contains("ctxt_no_such_database")
+            && refused.contains("does not exist")
+            && !refused.contains("hunter2"),
+        "{refused}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,13 +96,23 @@ async fn another_language_indexes_every_entry_again() {
     use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, WriteOptions};
     use context_text::{Analyzer, Language, Mode, parse};
 
-    let Some(database) = super::arrange::database().await else { return };
-    let selection = RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
+    let Some(database) = super::arrange::database().await else {
+        return;
+    };
+    let selection = RowSelection {
+        images: false,
+        text_chars: None,
+        explain: false,
+        max_bytes: u64::MAX,
+        memory: Memory::UNCOUNTED,
+    };
     let mut found = Vec::new();
     // Ours, ours, and one that only the server stems.
-    for (language, ours, word) in
-        [("english", Language::English, "houses"), ("german", Language::German, "Haus"), ("catalan", Language::Unstemmed, "gat")]
-    {
+    for (language, ours, word) in [
+        ("english", Language::English, "houses"),
+        ("german", Language::German, "Haus"),
+        ("catalan", Language::Unstemmed, "gat"),
+    ] {
         let mut config = config(database.url());
         config.language = language.to_owned();
         let store = PostgresStore::open(config).await.expect("it opens");
@@ -77,15 +126,47 @@ async fn another_language_indexes_every_entry_again() {
                     metadata: None,
                     tags: None,
                 };
-                let options = WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() };
-                store.store_contexts(&OwnerId::default(), vec![entry], true, options).await.expect("stored");
+                let options = WriteOptions {
+                    now: Timestamp(1),
+                    idempotency: None,
+                    key_id: None,
+                    embeddings: Vec::new(),
+                };
+                store
+                    .store_contexts(&OwnerId::default(), vec![entry], true, options)
+                    .await
+                    .expect("stored");
             }
         }
-        let query = parse(Mode::Match, word, &Analyzer::new(ours)).expect("a query").expect("a word");
-        let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.0 };
-        let page = Page { limit: 10, offset: 0 };
-        let hits = store.fts_search(&OwnerId::default(), search, Filter::default(), page, selection.clone(), Read::default()).await;
-        found.push(hits.expect("it works").entries.into_iter().map(|hit| hit.entry.text).collect::<Vec<_>>());
+        let query = parse(Mode::Match, word, &Analyzer::new(ours))
+            .expect("a query")
+            .expect("a word");
+        let search = FtsSearch {
+            query,
+            ranking_cap: 100,
+            context_weight: 0.0,
+        };
+        let page = Page {
+            limit: 10,
+            offset: 0,
+        };
+        let hits = store
+            .fts_search(
+                &OwnerId::default(),
+                search,
+                Filter::default(),
+                page,
+                selection.clone(),
+                Read::default(),
+            )
+            .await;
+        found.push(
+            hits.expect("it works")
+                .entries
+                .into_iter()
+                .map(|hit| hit.entry.text)
+                .collect::<Vec<_>>(),
+        );
         store.close().await;
     }
     assert_eq!(found, [["a house"], ["viele Häuser"], ["dos gats"]]);
@@ -94,14 +175,30 @@ async fn another_language_indexes_every_entry_again() {
 #[tokio::test]
 async fn another_neighbourhood_is_indexed_anew() {
     use context_model::{Filter, NewEntry, Source, ThreadId, Timestamp};
-    use context_store::{FtsSearch, Memory, Neighbourhood, OwnerId, Page, Read, RowSelection, WriteOptions};
+    use context_store::{
+        FtsSearch, Memory, Neighbourhood, OwnerId, Page, Read, RowSelection, WriteOptions,
+    };
     use context_store_postgres::Config;
     use context_text::{Analyzer, Language, Mode, parse};
 
-    let Some(database) = super::arrange::database().await else { return };
-    let neighbourhoods = [Neighbourhood::NONE, Neighbourhood::default(), Neighbourhood { entries: 1, ..Neighbourhood::default() }];
+    let Some(database) = super::arrange::database().await else {
+        return;
+    };
+    let neighbourhoods = [
+        Neighbourhood::NONE,
+        Neighbourhood::default(),
+        Neighbourhood {
+            entries: 1,
+            ..Neighbourhood::default()
+        },
+    ];
     for (neighbourhood, expected) in neighbourhoods.into_iter().zip([1, 3, 2]) {
-        let store = PostgresStore::open(Config { neighbourhood, ..config(database.url()) }).await.expect("it opens");
+        let store = PostgresStore::open(Config {
+            neighbourhood,
+            ..config(database.url())
+        })
+        .await
+        .expect("it opens");
         if expected == 1 {
             let entries = ["apple", "second", "third"].map(|text| NewEntry {
                 thread_id: ThreadId::from_stored("t".to_owned()),
@@ -111,16 +208,48 @@ async fn another_neighbourhood_is_indexed_anew() {
                 metadata: None,
                 tags: None,
             });
-            let options = WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() };
-            store.store_contexts(&OwnerId::default(), entries.to_vec(), true, options).await.expect("stored");
+            let options = WriteOptions {
+                now: Timestamp(1),
+                idempotency: None,
+                key_id: None,
+                embeddings: Vec::new(),
+            };
+            store
+                .store_contexts(&OwnerId::default(), entries.to_vec(), true, options)
+                .await
+                .expect("stored");
         }
-        let query = parse(Mode::Match, "apple", &Analyzer::new(Language::English)).expect("a query").expect("a word");
-        let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.4 };
+        let query = parse(Mode::Match, "apple", &Analyzer::new(Language::English))
+            .expect("a query")
+            .expect("a word");
+        let search = FtsSearch {
+            query,
+            ranking_cap: 100,
+            context_weight: 0.4,
+        };
         let (page, selection) = (
-            Page { limit: 10, offset: 0 },
-            RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 20, memory: Memory::UNCOUNTED },
+            Page {
+                limit: 10,
+                offset: 0,
+            },
+            RowSelection {
+                images: false,
+                text_chars: None,
+                explain: false,
+                max_bytes: 1 << 20,
+                memory: Memory::UNCOUNTED,
+            },
         );
-        let hits = store.fts_search(&OwnerId::default(), search, Filter::default(), page, selection, Read::default()).await;
+        let hits = store
+            .fts_search(
+                &OwnerId::default(),
+                search,
+                Filter::default(),
+                page,
+                selection,
+                Read::default(),
+            )
+            .await;
         assert_eq!(hits.expect("it works").entries.len(), expected);
         store.close().await;
     }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{FtsSearch, Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, WriteOptions};
+use context_store::{
+    FtsSearch, Idempotency, Memory, OwnerId, Page, Read, RowSelection, Store, WriteOptions,
+};
 use context_store_postgres::{Config, PostgresStore, Target};
 use context_test_postgres::{PgBouncer, pgbouncers};
 use context_text::{Analyzer, Language, Mode, parse};
@@ -14,13 +16,21 @@ use super::arrange::{config, database};
 /// More clients than the pooler has connections to the server.
 const CLIENTS: i64 = 12;
 const ROUNDS: i64 = 6;
-const SELECTION: RowSelection =
-    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
+const SELECTION: RowSelection = RowSelection {
+    images: false,
+    text_chars: None,
+    explain: false,
+    max_bytes: u64::MAX,
+    memory: Memory::UNCOUNTED,
+};
 
 fn options(key: Option<String>) -> WriteOptions {
     WriteOptions {
         now: Timestamp(1),
-        idempotency: key.map(|key| Idempotency { key, request_hash: [1; 32] }),
+        idempotency: key.map(|key| Idempotency {
+            key,
+            request_hash: [1; 32],
+        }),
         key_id: None,
         embeddings: Vec::new(),
     }
@@ -29,7 +39,10 @@ fn options(key: Option<String>) -> WriteOptions {
 /// Everything a client does, as one of many.
 async fn work(store: Arc<PostgresStore>, client: i64) {
     let owner = OwnerId::default();
-    let page = Page { limit: 5, offset: 0 };
+    let page = Page {
+        limit: 5,
+        offset: 0,
+    };
     for round in 0..ROUNDS {
         let entry = NewEntry {
             thread_id: ThreadId::from_stored(format!("t{}", client % 3)),
@@ -40,31 +53,96 @@ async fn work(store: Arc<PostgresStore>, client: i64) {
             tags: None,
         };
         let key = (round % 2 == 0).then(|| format!("{client}-{round}"));
-        let written = store.store_contexts(&owner, vec![entry], true, options(key)).await.expect("stored");
+        let written = store
+            .store_contexts(&owner, vec![entry], true, options(key))
+            .await
+            .expect("stored");
         let id = written.outcome.items[0].as_ref().expect("stored").id;
-        let read = Read { min_revision: Some(written.revision), ..Read::default() };
-        let found = store.get_contexts(&owner, vec![id], SELECTION, read).await.expect("read");
-        assert_eq!(found.entries[0].text, format!("client{client} round{round} common"));
+        let read = Read {
+            min_revision: Some(written.revision),
+            ..Read::default()
+        };
+        let found = store
+            .get_contexts(&owner, vec![id], SELECTION, read)
+            .await
+            .expect("read");
+        assert_eq!(
+            found.entries[0].text,
+            format!("client{client} round{round} common")
+        );
         let text = Some(format!("client{client} round{round} changed common"));
-        let update = EntryUpdate { id, text, metadata: None, tags: None, images: None, expected_version: Some(1) };
-        store.update_contexts(&owner, vec![update], true, options(None)).await.expect("updated");
-        let query = parse(Mode::Match, "changed", &Analyzer::new(Language::English)).expect("a query").expect("a word");
-        let search = FtsSearch { query, ranking_cap: 100, context_weight: 0.0 };
-        let hits = store.fts_search(&owner, search, Filter::default(), page, SELECTION, Read::default()).await.expect("found");
+        let update = EntryUpdate {
+            id,
+            text,
+            metadata: None,
+            tags: None,
+            images: None,
+            expected_version: Some(1),
+        };
+        store
+            .update_contexts(&owner, vec![update], true, options(None))
+            .await
+            .expect("updated");
+        let query = parse(Mode::Match, "changed", &Analyzer::new(Language::English))
+            .expect("a query")
+            .expect("a word");
+        let search = FtsSearch {
+            query,
+            ranking_cap: 100,
+            context_weight: 0.0,
+        };
+        let hits = store
+            .fts_search(
+                &owner,
+                search,
+                Filter::default(),
+                page,
+                SELECTION,
+                Read::default(),
+            )
+            .await
+            .expect("found");
         assert!(!hits.entries.is_empty());
-        store.search_contexts(&owner, Filter::default(), page, SELECTION, Read::default()).await.expect("listed");
+        store
+            .search_contexts(&owner, Filter::default(), page, SELECTION, Read::default())
+            .await
+            .expect("listed");
         // Refused in the middle of a transaction, which is then undone.
-        let stale = EntryUpdate { id, text: None, metadata: None, tags: None, images: None, expected_version: Some(7) };
-        store.update_contexts(&owner, vec![stale], true, options(None)).await.expect_err("it has changed");
+        let stale = EntryUpdate {
+            id,
+            text: None,
+            metadata: None,
+            tags: None,
+            images: None,
+            expected_version: Some(7),
+        };
+        store
+            .update_contexts(&owner, vec![stale], true, options(None))
+            .await
+            .expect_err("it has changed");
     }
 }
 
 async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let target = Target::parse(&pooler.url(database.url())).expect("a URL");
-    let target = if statement_cache { target } else { target.without_prepared_statements() };
-    let config = Config { target, pool_size: 8, ..config(database.url()) };
-    let store = Arc::new(PostgresStore::open(config).await.expect("it opens through PgBouncer"));
+    let target = if statement_cache {
+        target
+    } else {
+        target.without_prepared_statements()
+    };
+    let config = Config {
+        target,
+        pool_size: 8,
+        ..config(database.url())
+    };
+    let store = Arc::new(
+        PostgresStore::open(config)
+            .await
+            .expect("it opens through PgBouncer"),
+    );
     let mut clients = JoinSet::new();
     for client in 0..CLIENTS {
         clients.spawn(work(Arc::clone(&store), client));
@@ -72,16 +150,29 @@ async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
     while let Some(ended) = clients.join_next().await {
         ended.expect("a client ends well");
     }
-    let statistics = store.statistics(&OwnerId::default(), Read::default()).await.expect("counted");
+    let statistics = store
+        .statistics(&OwnerId::default(), Read::default())
+        .await
+        .expect("counted");
     assert_eq!(statistics.total_entries, CLIENTS * ROUNDS);
-    assert_eq!(statistics.revision, CLIENTS * ROUNDS * 2, "every change once, whatever was undone in between");
+    assert_eq!(
+        statistics.revision,
+        CLIENTS * ROUNDS * 2,
+        "every change once, whatever was undone in between"
+    );
     store.close().await;
-    eprintln!("PgBouncer {}: works with the statement cache {}", pooler.version(), if statement_cache { "on" } else { "off" });
+    eprintln!(
+        "PgBouncer {}: works with the statement cache {}",
+        pooler.version(),
+        if statement_cache { "on" } else { "off" }
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_store_works_through_pgbouncer_in_transaction_mode() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     for program in pgbouncers() {
         let pooler = PgBouncer::start(&program, database.url()).await;
         works_through(&pooler, false).await;

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use context_model::{Filter, Metadata, NewEntry, NewImage, Operator, Tags, ThreadId, Timestamp};
 use context_store::generate::{FIELDS, INDEXED, Kind, Pools, Random};
-use context_store::{Memory, OwnerId, Page, Read, RowSelection, Store, StoredEntry, WriteOptions, oracle};
+use context_store::{
+    Memory, OwnerId, Page, Read, RowSelection, Store, StoredEntry, WriteOptions, oracle,
+};
 use context_store_postgres::{Config, PostgresStore};
 use context_store_sqlite::SqliteStore;
 
@@ -19,9 +21,17 @@ const ENTRIES: i64 = 24;
 const BATCH: usize = 4;
 /// Every operator with every kind of value it takes, for each owner.
 const ROUNDS: usize = 2;
-const ALL: Page = Page { limit: 100, offset: 0 };
-const PLAIN: RowSelection =
-    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
+const ALL: Page = Page {
+    limit: 100,
+    offset: 0,
+};
+const PLAIN: RowSelection = RowSelection {
+    images: false,
+    text_chars: None,
+    explain: false,
+    max_bytes: u64::MAX,
+    memory: Memory::UNCOUNTED,
+};
 
 /// Stores an owner's entries, alike in every database.
 async fn fill(store: &dyn Store, owner: &OwnerId, entries: &[StoredEntry]) {
@@ -32,24 +42,49 @@ async fn fill(store: &dyn Store, owner: &OwnerId, entries: &[StoredEntry]) {
                 thread_id: ThreadId::from_stored(entry.thread_id.clone()),
                 source: entry.source,
                 text: format!("entry {}", entry.id),
-                images: (entry.content_type == context_model::ContentType::Multimodal)
-                    .then(|| vec![NewImage { data: vec![1], mime_type: "image/png".to_owned(), metadata: None }]),
-                metadata: Some(Metadata::from_stored(entry.metadata.to_object().expect("it was made from an object"))),
+                images: (entry.content_type == context_model::ContentType::Multimodal).then(|| {
+                    vec![NewImage {
+                        data: vec![1],
+                        mime_type: "image/png".to_owned(),
+                        metadata: None,
+                    }]
+                }),
+                metadata: Some(Metadata::from_stored(
+                    entry
+                        .metadata
+                        .to_object()
+                        .expect("it was made from an object"),
+                )),
                 tags: Some(Tags::from_normalised(entry.tags.clone())),
             })
             .collect();
         // The moments of the filters lie between 0 and 30.
-        let options = WriteOptions { now: Timestamp(at * 5), idempotency: None, key_id: None, embeddings: Vec::new() };
-        store.store_contexts(owner, new, true, options).await.expect("the entries are stored");
+        let options = WriteOptions {
+            now: Timestamp(at * 5),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
+        store
+            .store_contexts(owner, new, true, options)
+            .await
+            .expect("the entries are stored");
     }
 }
 
 async fn select(store: &dyn Store, owner: &OwnerId, filter: &Filter) -> Vec<StoredEntry> {
-    store.search_contexts(owner, filter.clone(), ALL, PLAIN, Read::default()).await.expect("the search works").entries
+    store
+        .search_contexts(owner, filter.clone(), ALL, PLAIN, Read::default())
+        .await
+        .expect("the search works")
+        .entries
 }
 
 fn texts<'e>(entries: impl IntoIterator<Item = &'e StoredEntry>) -> Vec<&'e str> {
-    entries.into_iter().map(|entry| entry.text.as_str()).collect()
+    entries
+        .into_iter()
+        .map(|entry| entry.text.as_str())
+        .collect()
 }
 
 macro_rules! parts {
@@ -68,14 +103,28 @@ parts! {
 }
 
 async fn agree(part: u64) {
-    let Some(database) = database().await else { return };
-    let fields: Vec<String> = FIELDS[..INDEXED].iter().map(|&field| field.to_owned()).collect();
-    let with_indexes = Config { indexed_fields: fields.clone(), ..config(database.url()) };
-    let with_indexes = PostgresStore::open(with_indexes).await.expect("it opens with indexes");
-    let without = PostgresStore::open(config(database.url())).await.expect("it opens without");
+    let Some(database) = database().await else {
+        return;
+    };
+    let fields: Vec<String> = FIELDS[..INDEXED]
+        .iter()
+        .map(|&field| field.to_owned())
+        .collect();
+    let with_indexes = Config {
+        indexed_fields: fields.clone(),
+        ..config(database.url())
+    };
+    let with_indexes = PostgresStore::open(with_indexes)
+        .await
+        .expect("it opens with indexes");
+    let without = PostgresStore::open(config(database.url()))
+        .await
+        .expect("it opens without");
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let sqlite =
-        context_store_sqlite::Config { indexed_fields: fields, ..context_store_sqlite::Config::new(directory.path().join("c.db")) };
+    let sqlite = context_store_sqlite::Config {
+        indexed_fields: fields,
+        ..context_store_sqlite::Config::new(directory.path().join("c.db"))
+    };
     let sqlite = SqliteStore::open(sqlite).expect("a new database opens");
 
     let mut hits: HashMap<(Operator, Kind), usize> = HashMap::new();
@@ -83,21 +132,38 @@ async fn agree(part: u64) {
     for seed in (0..OWNERS).filter(|seed| seed % PARTS == part) {
         let mut random = Random::new(seed);
         let pools = Pools::new(&mut random);
-        let entries: Vec<StoredEntry> = (1..=ENTRIES).map(|id| pools.entry(&mut random, id)).collect();
+        let entries: Vec<StoredEntry> = (1..=ENTRIES)
+            .map(|id| pools.entry(&mut random, id))
+            .collect();
         let owner = OwnerId::new(format!("owner {seed}"));
         fill(&without, &owner, &entries).await;
         fill(&sqlite, &owner, &entries).await;
         // What is read back, newest first, is what the filters are about.
         let stored = select(&without, &owner, &Filter::default()).await;
         assert_eq!(stored.len(), entries.len());
-        assert_eq!(stored, select(&sqlite, &owner, &Filter::default()).await, "owner {seed}");
+        assert_eq!(
+            stored,
+            select(&sqlite, &owner, &Filter::default()).await,
+            "owner {seed}"
+        );
         for operator in Operator::ALL {
-            for (kind, round) in Kind::of(operator).iter().flat_map(|kind| (0..ROUNDS).map(move |round| (*kind, round))) {
+            for (kind, round) in Kind::of(operator)
+                .iter()
+                .flat_map(|kind| (0..ROUNDS).map(move |round| (*kind, round)))
+            {
                 let filter = pools.clone().filter(&mut random, operator, kind);
-                let expected = texts(stored.iter().filter(|entry| oracle::matches(&filter, entry)));
+                let expected = texts(
+                    stored
+                        .iter()
+                        .filter(|entry| oracle::matches(&filter, entry)),
+                );
                 let postgres = if round == 0 { &with_indexes } else { &without };
                 let found = select(postgres, &owner, &filter).await;
-                assert_eq!(texts(&found), expected, "PostgreSQL, owner {seed}, {filter:?}");
+                assert_eq!(
+                    texts(&found),
+                    expected,
+                    "PostgreSQL, owner {seed}, {filter:?}"
+                );
                 let found = select(&sqlite, &owner, &filter).await;
                 assert_eq!(texts(&found), expected, "SQLite, owner {seed}, {filter:?}");
                 *hits.entry((operator, kind)).or_default() += 1;
@@ -107,6 +173,9 @@ async fn agree(part: u64) {
         }
     }
     assert!(cases * 3 >= 20_000, "{cases} cases");
-    assert!(proper * 10 >= cases * 3, "{proper} of {cases} match a proper, non-empty subset");
+    assert!(
+        proper * 10 >= cases * 3,
+        "{proper} of {cases} match a proper, non-empty subset"
+    );
     assert!(hits.values().all(|&hit| hit >= 200 / 3), "{hits:?}");
 }

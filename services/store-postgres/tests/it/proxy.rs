@@ -43,7 +43,14 @@ impl Shared {
 
     /// Whether this is the moment the mode waits for; it happens once.
     fn once(&self, mode: Mode) -> bool {
-        self.mode.compare_exchange(mode as u8, Mode::Honest as u8, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.mode
+            .compare_exchange(
+                mode as u8,
+                Mode::Honest as u8,
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            )
+            .is_ok()
     }
 }
 
@@ -53,12 +60,17 @@ impl Proxy {
         let server = authority(url);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("its address").port();
-        let shared = Arc::new(Shared { mode: AtomicU8::new(Mode::Honest as u8), connections: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared {
+            mode: AtomicU8::new(Mode::Honest as u8),
+            connections: AtomicUsize::new(0),
+        });
         let accepted = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 accepted.connections.fetch_add(1, Ordering::SeqCst);
-                if let (false, Ok(server)) = (accepted.is(Mode::Dead), TcpStream::connect(&server).await) {
+                if let (false, Ok(server)) =
+                    (accepted.is(Mode::Dead), TcpStream::connect(&server).await)
+                {
                     tokio::spawn(serve(client, server, Arc::clone(&accepted)));
                 }
             }
@@ -85,7 +97,10 @@ impl Proxy {
 pub fn authority(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
-    authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts).to_owned()
+    authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, hosts)| hosts)
+        .to_owned()
 }
 
 async fn serve(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
@@ -133,7 +148,10 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 }
 
 fn translate(bytes: &mut [u8]) {
-    if let Some(at) = bytes.windows(ENGLISH.len()).position(|found| found == ENGLISH) {
+    if let Some(at) = bytes
+        .windows(ENGLISH.len())
+        .position(|found| found == ENGLISH)
+    {
         bytes[at..at + ENGLISH.len()].copy_from_slice(GERMAN);
     }
 }

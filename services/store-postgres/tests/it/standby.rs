@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use context_model::{Error, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{Memory, OwnerId, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written, call};
+use context_store::{
+    Memory, OwnerId, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written,
+    call,
+};
 use context_store_postgres::PostgresStore;
 use context_test_postgres::{Server, programs};
 use futures::StreamExt as _;
@@ -13,14 +16,32 @@ use futures::stream::FuturesUnordered;
 
 use super::arrange::config;
 
-const PLAIN: RowSelection =
-    RowSelection { images: false, text_chars: None, explain: false, max_bytes: u64::MAX, memory: Memory::UNCOUNTED };
+const PLAIN: RowSelection = RowSelection {
+    images: false,
+    text_chars: None,
+    explain: false,
+    max_bytes: u64::MAX,
+    memory: Memory::UNCOUNTED,
+};
 
 async fn put(store: &PostgresStore, text: String) -> Result<Written<StoredBatch>, StoreError> {
-    let entry =
-        NewEntry { thread_id: ThreadId::from_stored("t".to_owned()), source: Source::User, text, images: None, metadata: None, tags: None };
-    let options = WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings: Vec::new() };
-    store.store_contexts(&OwnerId::default(), vec![entry], true, options).await
+    let entry = NewEntry {
+        thread_id: ThreadId::from_stored("t".to_owned()),
+        source: Source::User,
+        text,
+        images: None,
+        metadata: None,
+        tags: None,
+    };
+    let options = WriteOptions {
+        now: Timestamp(1),
+        idempotency: None,
+        key_id: None,
+        embeddings: Vec::new(),
+    };
+    store
+        .store_contexts(&OwnerId::default(), vec![entry], true, options)
+        .await
 }
 
 /// A turn that notes when it is left and taken.
@@ -43,44 +64,74 @@ impl call::Turn for Noted {
 async fn a_standby_serves_reads_as_of_the_revision_asked_for() {
     let Some(programs) = programs() else { return };
     let primary = Server::start(&programs).await;
-    let writer = PostgresStore::open(config(&primary.url())).await.expect("the primary opens");
+    let writer = PostgresStore::open(config(&primary.url()))
+        .await
+        .expect("the primary opens");
     put(&writer, "first".to_owned()).await.expect("stored");
     let standby = primary.synchronous_standby().await;
-    let reader = PostgresStore::open(config(&standby.url())).await.expect("a standby with the schema opens");
+    let reader = PostgresStore::open(config(&standby.url()))
+        .await
+        .expect("a standby with the schema opens");
     let owner = OwnerId::default();
     let get = async |written: &Written<StoredBatch>, wait: Duration| {
         let id = written.outcome.items[0].as_ref().expect("stored").id;
-        let read = Read { min_revision: Some(written.revision), wait, as_of: None };
+        let read = Read {
+            min_revision: Some(written.revision),
+            wait,
+            as_of: None,
+        };
         reader.get_contexts(&owner, vec![id], PLAIN, read).await
     };
 
     for round in 0..30 {
-        let written = put(&writer, format!("round {round}")).await.expect("stored");
-        let found = get(&written, Duration::from_secs(20)).await.expect("the standby gets there");
+        let written = put(&writer, format!("round {round}"))
+            .await
+            .expect("stored");
+        let found = get(&written, Duration::from_secs(20))
+            .await
+            .expect("the standby gets there");
         assert_eq!(found.entries[0].text, format!("round {round}"));
     }
 
     let control = standby.connect().await;
-    control.batch_execute("SELECT pg_wal_replay_pause()").await.expect("the standby stands still");
+    control
+        .batch_execute("SELECT pg_wal_replay_pause()")
+        .await
+        .expect("the standby stands still");
     let unseen = put(&writer, "unseen".to_owned()).await.expect("stored");
-    let refused = get(&unseen, Duration::from_millis(100)).await.expect_err("it is not there yet");
+    let refused = get(&unseen, Duration::from_millis(100))
+        .await
+        .expect_err("it is not there yet");
     assert!(matches!(refused, StoreError::Rejected(_)), "{refused:?}");
     // While it waits others run, and it has its turn again when it goes on.
     let turn = Arc::new(Noted::default());
-    let waiting = call::within(Duration::from_secs(60), Some(turn.clone()), get(&unseen, Duration::from_millis(100)));
+    let waiting = call::within(
+        Duration::from_secs(60),
+        Some(turn.clone()),
+        get(&unseen, Duration::from_millis(100)),
+    );
     assert!(matches!(waiting.await, Err(StoreError::Rejected(_))));
     assert_eq!(*turn.0.lock().expect("no one panics"), ["leave", "take"]);
     // A thousand may wait. As long as it stands still only a refusal comes back.
-    let mut many: FuturesUnordered<_> = (0..1001).map(|_| get(&unseen, Duration::from_secs(300))).collect();
+    let mut many: FuturesUnordered<_> = (0..1001)
+        .map(|_| get(&unseen, Duration::from_secs(300)))
+        .collect();
     let first = many.next().await.expect("one is refused");
     assert!(matches!(first, Err(StoreError::Overloaded)), "{first:?}");
-    control.batch_execute("SELECT pg_wal_replay_resume()").await.expect("the standby goes on");
+    control
+        .batch_execute("SELECT pg_wal_replay_resume()")
+        .await
+        .expect("the standby goes on");
     while let Some(found) = many.next().await {
         found.expect("they were right to wait");
     }
-    let found = get(&unseen, Duration::from_secs(20)).await.expect("now it is");
+    let found = get(&unseen, Duration::from_secs(20))
+        .await
+        .expect("now it is");
     assert_eq!(found.entries[0].text, "unseen");
 
-    let refused = put(&reader, "never".to_owned()).await.expect_err("a standby takes no writes");
+    let refused = put(&reader, "never".to_owned())
+        .await
+        .expect_err("a standby takes no writes");
     assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused:?}");
 }

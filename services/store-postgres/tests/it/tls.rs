@@ -19,14 +19,17 @@ const AUTHORITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tls/autho
 
 /// The port of a server that accepts TLS and passes what it decrypts to PostgreSQL.
 async fn terminator(url: &str) -> u16 {
-    let certificate = CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).expect("a certificate");
+    let certificate =
+        CertificateDer::from_pem_slice(include_bytes!("tls/server.pem")).expect("a certificate");
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("tls/server.key")).expect("a key");
-    let settings = rustls::ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("protocol versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .expect("certificate and key belong together");
+    let settings = rustls::ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_safe_default_protocol_versions()
+    .expect("protocol versions")
+    .with_no_client_auth()
+    .with_single_cert(vec![certificate], key)
+    .expect("certificate and key belong together");
     let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(settings));
     let server = authority(url);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -54,10 +57,14 @@ async fn terminator(url: &str) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_mode_trusts_what_it_promises() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let port = terminator(database.url()).await;
     let to = |host: &str, parameters: &str| {
-        let url = database.url().replacen(&authority(database.url()), &format!("{host}:{port}"), 1);
+        let url = database
+            .url()
+            .replacen(&authority(database.url()), &format!("{host}:{port}"), 1);
         config(&format!("{url}?{parameters}"))
     };
     let own = format!("sslrootcert={AUTHORITY}");
@@ -68,30 +75,59 @@ async fn each_mode_trusts_what_it_promises() {
         ("127.0.0.1", format!("sslmode=verify-ca&{own}")),
         ("127.0.0.1", format!("sslmode=require&{own}")),
     ] {
-        let store = PostgresStore::open(to(host, &parameters)).await.unwrap_or_else(|error| panic!("{host} {parameters}: {error}"));
+        let store = PostgresStore::open(to(host, &parameters))
+            .await
+            .unwrap_or_else(|error| panic!("{host} {parameters}: {error}"));
         store.check().await.expect("it answers");
     }
     for (host, parameters, words) in [
         // The certificate is for localhost alone.
-        ("127.0.0.1", format!("sslmode=verify-full&{own}"), "not valid for name"),
+        (
+            "127.0.0.1",
+            format!("sslmode=verify-full&{own}"),
+            "not valid for name",
+        ),
         ("localhost", "sslmode=verify-full".to_owned(), ""),
         ("localhost", "sslmode=verify-ca".to_owned(), ""),
-        ("localhost", "sslmode=verify-ca&sslrootcert=/no/such/file.pem".to_owned(), "/no/such/file.pem"),
+        (
+            "localhost",
+            "sslmode=verify-ca&sslrootcert=/no/such/file.pem".to_owned(),
+            "/no/such/file.pem",
+        ),
     ] {
-        let refused = PostgresStore::open(to(host, &parameters)).await.expect_err("it is not trusted");
-        assert!(matches!(refused, OpenError::Connect { .. } | OpenError::Tls(_)), "{refused:?}");
-        assert!(refused.to_string().contains(words), "{host} {parameters}: {refused}");
+        let refused = PostgresStore::open(to(host, &parameters))
+            .await
+            .expect_err("it is not trusted");
+        assert!(
+            matches!(refused, OpenError::Connect { .. } | OpenError::Tls(_)),
+            "{refused:?}"
+        );
+        assert!(
+            refused.to_string().contains(words),
+            "{host} {parameters}: {refused}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_tls_is_refused_when_it_is_required() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let client = database.connect().await;
-    let has_tls: String = client.query_one("SHOW ssl", &[]).await.expect("the server tells").get(0);
+    let has_tls: String = client
+        .query_one("SHOW ssl", &[])
+        .await
+        .expect("the server tells")
+        .get(0);
     if has_tls == "on" {
         return;
     }
-    let refused = PostgresStore::open(config(&format!("{}?sslmode=require", database.url()))).await.expect_err("it has no TLS");
-    assert!(refused.to_string().contains("does not support TLS"), "{refused}");
+    let refused = PostgresStore::open(config(&format!("{}?sslmode=require", database.url())))
+        .await
+        .expect_err("it has no TLS");
+    assert!(
+        refused.to_string().contains("does not support TLS"),
+        "{refused}"
+    );
 }

@@ -6,7 +6,9 @@ use std::time::Instant;
 use context_model::{Filter, Timestamp};
 use context_store::generate::{OWNERS, fill};
 use context_store::transfer::predecessor::ID_KEY;
-use context_store::transfer::{Observer, Phase, Report, Source, TABLES, Target, TransferError, migrate};
+use context_store::transfer::{
+    Observer, Phase, Report, Source, TABLES, Target, TransferError, migrate,
+};
 use context_store::{Memory, OwnerId, Page, Read, RowSelection, Store, StoredEntry};
 use context_store_postgres::{OpenError, PostgresSource, PostgresStore, PostgresTarget};
 use context_store_sqlite::{SqliteSource, SqliteStore, SqliteTarget};
@@ -36,46 +38,72 @@ fn sqlite(path: &Path) -> SqliteStore {
 }
 
 async fn from_sqlite(path: &Path) -> Box<dyn Source> {
-    SqliteSource::open(path.to_owned(), OwnerId::default()).await.expect("the file opens")
+    SqliteSource::open(path.to_owned(), OwnerId::default())
+        .await
+        .expect("the file opens")
 }
 
 async fn into_sqlite(path: &Path) -> SqliteTarget {
-    SqliteTarget::open(context_store_sqlite::Config::new(path)).await.expect("the file opens")
+    SqliteTarget::open(context_store_sqlite::Config::new(path))
+        .await
+        .expect("the file opens")
 }
 
 async fn moved(mut source: Box<dyn Source>, mut target: impl Target) -> Report {
-    migrate(source.as_mut(), &mut target, &mut Silent).await.expect("it is moved")
+    migrate(source.as_mut(), &mut target, &mut Silent)
+        .await
+        .expect("it is moved")
 }
 
 /// Entries of the first test; more by CONTEXT_MIGRATE_ENTRIES.
 fn wanted_entries() -> usize {
-    std::env::var("CONTEXT_MIGRATE_ENTRIES").ok().map_or(300, |given| given.parse().expect("a number"))
+    std::env::var("CONTEXT_MIGRATE_ENTRIES")
+        .ok()
+        .map_or(300, |given| given.parse().expect("a number"))
 }
 
 /// What of the report does not depend on the direction: owners, tables, rows and checksums.
 fn checksums(report: &Report) -> Vec<String> {
-    report.verified.iter().map(|found| format!("{found:?}")).collect()
+    report
+        .verified
+        .iter()
+        .map(|found| format!("{found:?}"))
+        .collect()
 }
 
 /// The most memory this process ever had, in MiB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
-    line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).map_or(0, |kib| kib / 1024)
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .map_or(0, |kib| kib / 1024)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_trip_through_postgresql_gives_the_same_database() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let directory = tempfile::tempdir().unwrap();
-    let (first, last) = (directory.path().join("first.db"), directory.path().join("last.db"));
+    let (first, last) = (
+        directory.path().join("first.db"),
+        directory.path().join("last.db"),
+    );
     let store = sqlite(&first);
     fill(&store, 11, wanted_entries()).await;
     store.close().await;
     let (filled, started) = (peak_memory(), Instant::now());
-    let there = moved(from_sqlite(&first).await, into_postgres(&database).await.unwrap()).await;
+    let there = moved(
+        from_sqlite(&first).await,
+        into_postgres(&database).await.unwrap(),
+    )
+    .await;
     let (half, back) = (started.elapsed(), Instant::now());
-    let here = moved(from_postgres(&database).await.unwrap(), into_sqlite(&last).await).await;
+    let here = moved(
+        from_postgres(&database).await.unwrap(),
+        into_sqlite(&last).await,
+    )
+    .await;
     eprintln!(
         "{} rows: SQLite to PostgreSQL {half:?}, back {:?}; peak memory {filled} MiB before, {} MiB after",
         there.copied,
@@ -84,10 +112,24 @@ async fn a_round_trip_through_postgresql_gives_the_same_database() {
     );
     assert_eq!(checksums(&there), checksums(&here));
     for table in TABLES {
-        assert!(here.verified.iter().any(|found| found.table == table.name && found.rows > 0), "{}", table.name);
+        assert!(
+            here.verified
+                .iter()
+                .any(|found| found.table == table.name && found.rows > 0),
+            "{}",
+            table.name
+        );
     }
-    let same = moved(from_sqlite(&first).await, into_sqlite(&directory.path().join("copy.db")).await).await;
-    assert_eq!(checksums(&same), checksums(&here), "the first and the last file hold the same");
+    let same = moved(
+        from_sqlite(&first).await,
+        into_sqlite(&directory.path().join("copy.db")).await,
+    )
+    .await;
+    assert_eq!(
+        checksums(&same),
+        checksums(&here),
+        "the first and the last file hold the same"
+    );
     let (first, last) = (sqlite(&first), sqlite(&last));
     for owner in OWNERS {
         assert_eq!(seen(&first, owner).await, seen(&last, owner).await);
@@ -102,14 +144,39 @@ fn read() -> Read {
 
 /// What an owner sees of its threads, counts and newest entries.
 async fn seen(store: &dyn Store, owner: &str) -> String {
-    let (owner, page) = (OwnerId::new(owner), Page { limit: 50, offset: 0 });
-    let threads = store.list_threads(&owner, page, read()).await.expect("threads are listed");
-    let counts = store.statistics(&owner, read()).await.expect("entries are counted");
-    let selection = RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
-    let entries = store.search_contexts(&owner, Filter::default(), page, selection, read()).await.expect("entries are found");
+    let (owner, page) = (
+        OwnerId::new(owner),
+        Page {
+            limit: 50,
+            offset: 0,
+        },
+    );
+    let threads = store
+        .list_threads(&owner, page, read())
+        .await
+        .expect("threads are listed");
+    let counts = store
+        .statistics(&owner, read())
+        .await
+        .expect("entries are counted");
+    let selection = RowSelection {
+        images: true,
+        text_chars: None,
+        explain: false,
+        max_bytes: 1 << 30,
+        memory: Memory::UNCOUNTED,
+    };
+    let entries = store
+        .search_contexts(&owner, Filter::default(), page, selection, read())
+        .await
+        .expect("entries are found");
     format!(
         "{threads:?} {:?} {:?} {} {} {} {entries:?}",
-        counts.by_source, counts.by_content_type, counts.total_images, counts.unique_tags, counts.revision
+        counts.by_source,
+        counts.by_content_type,
+        counts.total_images,
+        counts.unique_tags,
+        counts.revision
     )
 }
 
@@ -120,7 +187,9 @@ async fn sums(database: &TestDatabase) -> Vec<(String, i64, String)> {
     let mut sums = Vec::new();
     for table in client.query(tables, &[]).await.expect("tables are listed") {
         let table: String = table.get(0);
-        let sum = format!("SELECT count(*), coalesce(md5(string_agg(t::text, ';' ORDER BY t::text)), '') FROM context.{table} AS t");
+        let sum = format!(
+            "SELECT count(*), coalesce(md5(string_agg(t::text, ';' ORDER BY t::text)), '') FROM context.{table} AS t"
+        );
         let row = client.query_one(&sum, &[]).await.expect("rows are summed");
         sums.push((table, row.get(0), row.get(1)));
     }
@@ -134,7 +203,11 @@ async fn what_is_derived_is_as_writes_would_have_made_it() {
     let filled = store(&from).await;
     fill(&filled, 5, 300).await;
     filled.close().await;
-    moved(from_postgres(&from).await.unwrap(), into_postgres(&to).await.unwrap()).await;
+    moved(
+        from_postgres(&from).await.unwrap(),
+        into_postgres(&to).await.unwrap(),
+    )
+    .await;
     for (before, after) in sums(&from).await.into_iter().zip(sums(&to).await) {
         assert_eq!(before, after);
     }
@@ -155,11 +228,16 @@ async fn a_half_filled_database_is_refused_by_services_and_taken_up_by_the_next_
     store.close().await;
     {
         // The batch that is being written when a process dies is undone with its connection.
-        let (mut source, mut target) = (from_sqlite(&path).await, into_postgres(&to).await.unwrap());
+        let (mut source, mut target) =
+            (from_sqlite(&path).await, into_postgres(&to).await.unwrap());
         let mut stops = StopsAfter { rows: 150 };
-        let running = std::panic::AssertUnwindSafe(migrate(source.as_mut(), &mut target, &mut stops));
+        let running =
+            std::panic::AssertUnwindSafe(migrate(source.as_mut(), &mut target, &mut stops));
         assert!(futures::FutureExt::catch_unwind(running).await.is_err());
-        let other = into_postgres(&to).await.err().expect("one migration at a time");
+        let other = into_postgres(&to)
+            .await
+            .err()
+            .expect("one migration at a time");
         assert!(other.to_string().contains("another migration"), "{other}");
     }
     let refused = PostgresStore::open(config(to.url())).await.unwrap_err();
@@ -208,14 +286,38 @@ fn tables(id: &str, further: &str) -> String {
 
 async fn old_database(sql: &str) -> Option<TestDatabase> {
     let database = TestDatabase::empty().await?;
-    database.connect().await.batch_execute(sql).await.expect("the old tables are made");
+    database
+        .connect()
+        .await
+        .batch_execute(sql)
+        .await
+        .expect("the old tables are made");
     Some(database)
 }
 
 async fn entries(store: &dyn Store) -> Vec<StoredEntry> {
-    let selection = RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
-    let page = Page { limit: 100, offset: 0 };
-    let mut found = store.search_contexts(&OwnerId::default(), Filter::default(), page, selection, read()).await.unwrap().entries;
+    let selection = RowSelection {
+        images: true,
+        text_chars: None,
+        explain: false,
+        max_bytes: 1 << 30,
+        memory: Memory::UNCOUNTED,
+    };
+    let page = Page {
+        limit: 100,
+        offset: 0,
+    };
+    let mut found = store
+        .search_contexts(
+            &OwnerId::default(),
+            Filter::default(),
+            page,
+            selection,
+            read(),
+        )
+        .await
+        .unwrap()
+        .entries;
     found.sort_by_key(|entry| entry.id);
     found
 }
@@ -228,44 +330,100 @@ async fn an_old_server_s_integer_ids_are_kept_beside_a_service_that_was_started_
            (9, 't', 'agent', 'text', NULL, NULL, NULL, '2025-09-01 10:00:01+00', NULL); \
            INSERT INTO tags (context_entry_id, tag) VALUES (5, 'b'), (5, 'a'); \
            INSERT INTO image_attachments (context_entry_id, image_data, mime_type, position) VALUES (5, '\\x02', 'image/png', 1), (5, '\\x01', 'image/png', 0);";
-    let Some(database) = old_database(&sql).await else { return };
+    let Some(database) = old_database(&sql).await else {
+        return;
+    };
     // The same database: the old tables are in `public`, ours in `context`.
     store(&database).await.close().await;
-    let report = moved(from_postgres(&database).await.unwrap(), into_postgres(&database).await.unwrap()).await;
+    let report = moved(
+        from_postgres(&database).await.unwrap(),
+        into_postgres(&database).await.unwrap(),
+    )
+    .await;
     assert_eq!(
-        report.verified.iter().map(|found| (found.table, found.rows)).collect::<Vec<_>>(),
+        report
+            .verified
+            .iter()
+            .map(|found| (found.table, found.rows))
+            .collect::<Vec<_>>(),
         [("entries", 2), ("images", 2), ("changes", 2)]
     );
     let store = store(&database).await;
     let found = entries(&store).await;
     let first = &found[0];
-    assert_eq!((first.id, first.text.as_str(), first.summary.as_str(), first.tags.len()), (5, "The running fox", "A fox", 2));
-    assert_eq!((first.created_at, first.updated_at), (Timestamp(1_756_720_800_250_000), Timestamp(1_756_807_200_000_000)));
-    assert_eq!(serde_json::json!(first.metadata), serde_json::json!({"n": 9_007_199_254_740_993_i64, "x": 0.1}));
-    assert_eq!(first.images.as_ref().unwrap().iter().map(|image| image.data.0[0]).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!((found[1].id, found[1].text.as_str(), found[1].updated_at), (9, "", found[1].created_at));
+    assert_eq!(
+        (
+            first.id,
+            first.text.as_str(),
+            first.summary.as_str(),
+            first.tags.len()
+        ),
+        (5, "The running fox", "A fox", 2)
+    );
+    assert_eq!(
+        (first.created_at, first.updated_at),
+        (
+            Timestamp(1_756_720_800_250_000),
+            Timestamp(1_756_807_200_000_000)
+        )
+    );
+    assert_eq!(
+        serde_json::json!(first.metadata),
+        serde_json::json!({"n": 9_007_199_254_740_993_i64, "x": 0.1})
+    );
+    assert_eq!(
+        first
+            .images
+            .as_ref()
+            .unwrap()
+            .iter()
+            .map(|image| image.data.0[0])
+            .collect::<Vec<_>>(),
+        [1, 2]
+    );
+    assert_eq!(
+        (found[1].id, found[1].text.as_str(), found[1].updated_at),
+        (9, "", found[1].created_at)
+    );
     store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_server_s_uuids_are_numbered_and_kept_on_the_way_to_sqlite() {
-    let (one, two) = ("0199d1f0-c0de-7abc-8123-456789abcdef", "0199d1f0-c0de-7abc-8123-456789abcde0");
-    let sql = tables("UUID", ", summary TEXT, content_hash TEXT, version BIGINT NOT NULL DEFAULT 0")
-        + &format!(
-            "INSERT INTO context_entries (id, thread_id, source, content_type, text_content, metadata, version, created_at) VALUES \
+    let (one, two) = (
+        "0199d1f0-c0de-7abc-8123-456789abcdef",
+        "0199d1f0-c0de-7abc-8123-456789abcde0",
+    );
+    let sql = tables(
+        "UUID",
+        ", summary TEXT, content_hash TEXT, version BIGINT NOT NULL DEFAULT 0",
+    ) + &format!(
+        "INSERT INTO context_entries (id, thread_id, source, content_type, text_content, metadata, version, created_at) VALUES \
              ('{one}', 't', 'user', 'text', 'later', '{{\"references\": {{\"context_ids\": [\"{}\"]}}}}', 1, '2026-05-02 10:00:00+00'), \
              ('{two}', 't', 'agent', 'text', 'earlier', NULL, 0, '2026-05-01 10:00:00+00');",
-            two.replace('-', "")
-        );
-    let Some(database) = old_database(&sql).await else { return };
+        two.replace('-', "")
+    );
+    let Some(database) = old_database(&sql).await else {
+        return;
+    };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("to.db");
-    moved(from_postgres(&database).await.unwrap(), into_sqlite(&path).await).await;
+    moved(
+        from_postgres(&database).await.unwrap(),
+        into_sqlite(&path).await,
+    )
+    .await;
     let store = sqlite(&path);
     let found = entries(&store).await;
-    let shown: Vec<_> = found.iter().map(|entry| (entry.id, entry.text.as_str(), entry.version)).collect();
+    let shown: Vec<_> = found
+        .iter()
+        .map(|entry| (entry.id, entry.text.as_str(), entry.version))
+        .collect();
     assert_eq!(shown, [(1, "earlier", 1), (2, "later", 2)]);
-    let metadata: Vec<_> = found.iter().map(|entry| serde_json::json!(entry.metadata)).collect();
+    let metadata: Vec<_> = found
+        .iter()
+        .map(|entry| serde_json::json!(entry.metadata))
+        .collect();
     assert_eq!(metadata[0][ID_KEY], two.replace('-', ""));
     assert_eq!(metadata[1]["references"]["context_ids"][0], 1);
     store.close().await;
@@ -273,9 +431,16 @@ async fn an_old_server_s_uuids_are_numbered_and_kept_on_the_way_to_sqlite() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_of_nobody_is_no_source_and_a_used_one_no_target() {
-    let Some(empty) = old_database("CREATE TABLE theirs (x int)").await else { return };
+    let Some(empty) = old_database("CREATE TABLE theirs (x int)").await else {
+        return;
+    };
     let refused = from_postgres(&empty).await.err().expect("nothing to read");
-    assert!(refused.to_string().contains("holds nothing of this service, nor of an mcp-context-server"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("holds nothing of this service, nor of an mcp-context-server"),
+        "{refused}"
+    );
     let Some(used) = database().await else { return };
     let filled = store(&used).await;
     fill(&filled, 2, 8).await;
@@ -283,7 +448,12 @@ async fn a_database_of_nobody_is_no_source_and_a_used_one_no_target() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("from.db");
     sqlite(&path).close().await;
-    let (mut source, mut target) = (from_sqlite(&path).await, into_postgres(&used).await.unwrap());
-    let refused = migrate(source.as_mut(), &mut target, &mut Silent).await.unwrap_err();
+    let (mut source, mut target) = (
+        from_sqlite(&path).await,
+        into_postgres(&used).await.unwrap(),
+    );
+    let refused = migrate(source.as_mut(), &mut target, &mut Silent)
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("is not empty"), "{refused}");
 }

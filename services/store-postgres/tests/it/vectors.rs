@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use context_model::{Filter, NewEntry, Source, Tags, ThreadId, Timestamp};
 use context_store::{
-    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, OwnerId, RankSearch, Ranking, Read, SemanticSearch, Store,
-    VectorStore, WriteOptions,
+    Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, OwnerId,
+    RankSearch, Ranking, Read, SemanticSearch, Store, VectorStore, WriteOptions,
 };
 use context_store_postgres::PostgresStore;
 use context_test_postgres::{Client, TestDatabase};
@@ -23,16 +23,31 @@ const WANTED: usize = 10;
 const DEPTH: u32 = 64;
 
 fn model() -> EmbeddingModel {
-    EmbeddingModel { identity: "test@1".to_owned(), dimensions: DIMENSIONS as u32 }
+    EmbeddingModel {
+        identity: "test@1".to_owned(),
+        dimensions: DIMENSIONS as u32,
+    }
 }
 
 fn options(embeddings: Vec<Embedding>) -> WriteOptions {
-    WriteOptions { now: Timestamp(1), idempotency: None, key_id: None, embeddings }
+    WriteOptions {
+        now: Timestamp(1),
+        idempotency: None,
+        key_id: None,
+        embeddings,
+    }
 }
 
 fn entry(text: &str) -> NewEntry {
     let thread_id = ThreadId::from_stored("t".to_owned());
-    NewEntry { thread_id, source: Source::User, text: text.to_owned(), images: None, metadata: None, tags: None }
+    NewEntry {
+        thread_id,
+        source: Source::User,
+        text: text.to_owned(),
+        images: None,
+        metadata: None,
+        tags: None,
+    }
 }
 
 struct Random(u64);
@@ -53,13 +68,26 @@ impl Random {
 
 /// Vectors in clusters of unequal sizes that lie in few of the directions, as those of texts do.
 fn clustered(count: usize, random: &mut Random) -> Vec<Vec<f32>> {
-    let spread: Vec<f32> = (0..DIMENSIONS).map(|axis| 1.0 / (1.0 + axis as f32 / 12.0)).collect();
-    let point = |random: &mut Random| spread.iter().map(|spread| spread * random.normal()).collect::<Vec<f32>>();
+    let spread: Vec<f32> = (0..DIMENSIONS)
+        .map(|axis| 1.0 / (1.0 + axis as f32 / 12.0))
+        .collect();
+    let point = |random: &mut Random| {
+        spread
+            .iter()
+            .map(|spread| spread * random.normal())
+            .collect::<Vec<f32>>()
+    };
     let centres: Vec<Vec<f32>> = (0..150).map(|_| point(random)).collect();
     let vector = |_| {
         let (a, b) = (random.next().abs(), random.next().abs());
         let centre = &centres[((a * b * 150.0) as usize).min(149)];
-        normalised(centre.iter().zip(point(random)).map(|(centre, own)| centre + 0.6 * own).collect())
+        normalised(
+            centre
+                .iter()
+                .zip(point(random))
+                .map(|(centre, own)| centre + 0.6 * own)
+                .collect(),
+        )
     };
     (0..count).map(vector).collect()
 }
@@ -69,49 +97,94 @@ fn squared(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// How many entries of the large owner a tag leaves: every so-manieth has it.
-const SHARES: [(&str, usize); 5] = [("half", 2), ("third", 3), ("tenth", 10), ("hundredth", 100), ("thousandth", 1000)];
+const SHARES: [(&str, usize); 5] = [
+    ("half", 2),
+    ("third", 3),
+    ("tenth", 10),
+    ("hundredth", 100),
+    ("thousandth", 1000),
+];
 
 /// Two owners' entries with their vectors, and the index of the set.
 async fn many() -> Option<(TestDatabase, PostgresStore, Vec<Vec<f32>>)> {
     let database = database().await?;
     let store = store(&database).await;
-    assert_eq!(store.use_model(&model()).await.expect("the model is taken"), ModelUse::Ready);
+    assert_eq!(
+        store.use_model(&model()).await.expect("the model is taken"),
+        ModelUse::Ready
+    );
     let vectors = clustered(ENTRIES + FEW, &mut Random(11));
     let client = database.connect().await;
     fill(&client, "default", &vectors[..ENTRIES]).await;
     fill(&client, "few", &vectors[ENTRIES..]).await;
     store.maintain().await.expect("the index is made");
-    client.batch_execute("ANALYZE context.entries; ANALYZE context.chunks").await.expect("analyzed");
+    client
+        .batch_execute("ANALYZE context.entries; ANALYZE context.chunks")
+        .await
+        .expect("analyzed");
     Some((database, store, vectors))
 }
 
 async fn fill(client: &Client, owner: &str, vectors: &[Vec<f32>]) {
     let count = vectors.len() as i64;
     let owner_row = "INSERT INTO context.owners VALUES ($1, 1, $2, $2, 0, 0, 0, 1)";
-    client.execute(owner_row, &[&owner, &count]).await.expect("the owner is made");
-    let tags: String =
-        SHARES.iter().map(|(tag, every)| format!(" || CASE WHEN i % {every} = 0 THEN ARRAY['{tag}'] ELSE ARRAY[]::text[] END")).collect();
+    client
+        .execute(owner_row, &[&owner, &count])
+        .await
+        .expect("the owner is made");
+    let tags: String = SHARES
+        .iter()
+        .map(|(tag, every)| {
+            format!(" || CASE WHEN i % {every} = 0 THEN ARRAY['{tag}'] ELSE ARRAY[]::text[] END")
+        })
+        .collect();
     let entries = format!(
         "INSERT INTO context.entries SELECT $1, i, 't' || i % 50, 'user', 0, 1, i, i, ARRAY[]::text[]{tags}, '', '{{}}', '{{}}', '', \
          false, 'text' FROM generate_series(1, $2::bigint) AS i"
     );
-    client.execute(&entries, &[&owner, &count]).await.expect("the entries are made");
+    client
+        .execute(&entries, &[&owner, &count])
+        .await
+        .expect("the entries are made");
     for (part, first) in vectors.chunks(2_000).zip((0i64..).step_by(2_000)) {
         let texts: Vec<String> = part.iter().map(|vector| format!("{vector:?}")).collect();
         let chunks = "INSERT INTO context.chunks SELECT $1, $2 + v.place, 1, 0, 0, 4, v.text::vector \
                       FROM unnest($3::text[]) WITH ORDINALITY AS v(text, place)";
-        client.execute(chunks, &[&owner, &first, &texts]).await.expect("the vectors are made");
+        client
+            .execute(chunks, &[&owner, &first, &texts])
+            .await
+            .expect("the vectors are made");
     }
 }
 
-async fn search(store: &PostgresStore, owner: &str, vector: &[f32], filter: Filter, explain: bool) -> Ranking {
-    let semantic = Some(SemanticSearch { model: model(), vector: vector.to_vec() });
-    let search = RankSearch { fts: None, semantic, depth: DEPTH, explain };
-    store.rank(&OwnerId::new(owner), search, filter, Read::default()).await.expect("the search works")
+async fn search(
+    store: &PostgresStore,
+    owner: &str,
+    vector: &[f32],
+    filter: Filter,
+    explain: bool,
+) -> Ranking {
+    let semantic = Some(SemanticSearch {
+        model: model(),
+        vector: vector.to_vec(),
+    });
+    let search = RankSearch {
+        fts: None,
+        semantic,
+        depth: DEPTH,
+        explain,
+    };
+    store
+        .rank(&OwnerId::new(owner), search, filter, Read::default())
+        .await
+        .expect("the search works")
 }
 
 fn tagged(tag: &str) -> Filter {
-    Filter { tags: Some(Tags::from_normalised(vec![tag.to_owned()])), ..Filter::default() }
+    Filter {
+        tags: Some(Tags::from_normalised(vec![tag.to_owned()])),
+        ..Filter::default()
+    }
 }
 
 fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
@@ -122,31 +195,56 @@ fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
 
 /// Queries between two vectors of the stored kind.
 fn between() -> Vec<Vec<f32>> {
-    let pairs = clustered(QUERIES, &mut Random(11)).into_iter().zip(clustered(QUERIES, &mut Random(5)));
-    pairs.map(|(a, b)| normalised(a.iter().zip(&b).map(|(a, b)| a + 0.3 * b).collect())).collect()
+    let pairs = clustered(QUERIES, &mut Random(11))
+        .into_iter()
+        .zip(clustered(QUERIES, &mut Random(5)));
+    pairs
+        .map(|(a, b)| normalised(a.iter().zip(&b).map(|(a, b)| a + 0.3 * b).collect()))
+        .collect()
 }
 
 /// Queries that are near to nothing.
 fn anywhere(seed: u64) -> Vec<Vec<f32>> {
     let mut random = Random(seed);
-    (0..QUERIES).map(|_| normalised((0..DIMENSIONS).map(|_| random.normal()).collect())).collect()
+    (0..QUERIES)
+        .map(|_| normalised((0..DIMENSIONS).map(|_| random.normal()).collect()))
+        .collect()
 }
 
 /// The share of the nearest that are found.
-async fn recall(store: &PostgresStore, owner: &str, vectors: &[Vec<f32>], queries: &[Vec<f32>], (filter, every): (&Filter, usize)) -> f64 {
+async fn recall(
+    store: &PostgresStore,
+    owner: &str,
+    vectors: &[Vec<f32>],
+    queries: &[Vec<f32>],
+    (filter, every): (&Filter, usize),
+) -> f64 {
     let (mut found, mut all) = (0, 0);
     for query in queries {
-        let mut exact: Vec<(f32, i64)> =
-            vectors.iter().zip(1i64..).filter(|(_, id)| *id % every as i64 == 0).map(|(vector, id)| (squared(vector, query), id)).collect();
+        let mut exact: Vec<(f32, i64)> = vectors
+            .iter()
+            .zip(1i64..)
+            .filter(|(_, id)| *id % every as i64 == 0)
+            .map(|(vector, id)| (squared(vector, query), id))
+            .collect();
         exact.sort_by(|a, b| a.0.total_cmp(&b.0));
         exact.truncate(WANTED);
-        let ranking = search(store, owner, query, filter.clone(), false).await.semantic;
-        assert!(ranking.is_sorted_by(|a, b| a.distance < b.distance || (a.distance == b.distance && a.id > b.id)));
+        let ranking = search(store, owner, query, filter.clone(), false)
+            .await
+            .semantic;
+        assert!(ranking.is_sorted_by(
+            |a, b| a.distance < b.distance || (a.distance == b.distance && a.id > b.id)
+        ));
         let nearest: HashSet<i64> = ranking.iter().take(WANTED).map(|found| found.id).collect();
         assert_eq!(nearest.len(), WANTED.min(exact.len()), "{owner} {filter:?}");
         for (squared, id) in &exact {
-            let Some(hit) = ranking.iter().find(|hit| hit.id == *id) else { continue };
-            assert!((hit.distance - f64::from(squared.sqrt())).abs() < 1e-4, "distances are those of the vectors themselves");
+            let Some(hit) = ranking.iter().find(|hit| hit.id == *id) else {
+                continue;
+            };
+            assert!(
+                (hit.distance - f64::from(squared.sqrt())).abs() < 1e-4,
+                "distances are those of the vectors themselves"
+            );
         }
         found += exact.iter().filter(|(_, id)| nearest.contains(id)).count();
         all += exact.len();
@@ -156,30 +254,56 @@ async fn recall(store: &PostgresStore, owner: &str, vectors: &[Vec<f32>], querie
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_nearest_are_found_whatever_share_of_the_entries_a_filter_leaves() {
-    let Some((database, store, vectors)) = many().await else { return };
+    let Some((database, store, vectors)) = many().await else {
+        return;
+    };
     let sight = "SELECT value FROM context.settings WHERE key = 'vectors_sight_1'";
-    let sight: String = database.connect().await.query_one(sight, &[]).await.expect("it was found how far the index must look").get(0);
+    let sight: String = database
+        .connect()
+        .await
+        .query_one(sight, &[])
+        .await
+        .expect("it was found how far the index must look")
+        .get(0);
     eprintln!("sight and vectors: {sight}");
     let (large, few) = vectors.split_at(ENTRIES);
     let queries = between();
     let all = (&Filter::default(), 1);
-    let mut found = vec![("everything", recall(&store, "default", large, &queries, all).await)];
+    let mut found = vec![(
+        "everything",
+        recall(&store, "default", large, &queries, all).await,
+    )];
     for (tag, every) in SHARES {
-        found.push((tag, recall(&store, "default", large, &queries, (&tagged(tag), every)).await));
+        found.push((
+            tag,
+            recall(&store, "default", large, &queries, (&tagged(tag), every)).await,
+        ));
     }
-    found.push(("an owner of few", recall(&store, "few", few, &queries, all).await));
-    found.push(("a tenth of few", recall(&store, "few", few, &queries, (&tagged("tenth"), 10)).await));
+    found.push((
+        "an owner of few",
+        recall(&store, "few", few, &queries, all).await,
+    ));
+    found.push((
+        "a tenth of few",
+        recall(&store, "few", few, &queries, (&tagged("tenth"), 10)).await,
+    ));
     eprintln!("recall@10: {found:?}");
     assert!(found.iter().all(|(_, recall)| *recall >= 0.97), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_asked_says_how_far_the_index_must_look() {
-    let Some((database, store, vectors)) = many().await else { return };
+    let Some((database, store, vectors)) = many().await else {
+        return;
+    };
     let client = database.connect().await;
     let sight = async || -> i64 {
         let select = "SELECT split_part(value, ' ', 1)::bigint FROM context.settings WHERE key = 'vectors_sight_1'";
-        client.query_one(select, &[]).await.expect("there is one").get(0)
+        client
+            .query_one(select, &[])
+            .await
+            .expect("there is one")
+            .get(0)
     };
     let (before, all) = (sight().await, (&Filter::default(), 1));
     let first = recall(&store, "default", &vectors[..ENTRIES], &anywhere(3), all).await;
@@ -194,11 +318,17 @@ async fn what_is_asked_says_how_far_the_index_must_look() {
     // The second look, at 32 queries, may still go on.
     let mut found = 0.0;
     while found < 0.97 {
-        assert!(started.elapsed() < std::time::Duration::from_secs(60), "recall {first}, then {found}; sight {}", sight().await);
+        assert!(
+            started.elapsed() < std::time::Duration::from_secs(60),
+            "recall {first}, then {found}; sight {}",
+            sight().await
+        );
         found = recall(&store, "default", &vectors[..ENTRIES], &anywhere(17), all).await;
     }
     let after = sight().await;
-    eprintln!("sight {before}, then {after}; recall@10 of the first {QUERIES} queries {first}, of others afterwards {found}");
+    eprintln!(
+        "sight {before}, then {after}; recall@10 of the first {QUERIES} queries {first}, of others afterwards {found}"
+    );
     assert!(after > before && first < found);
     // It is not forgotten when the set is looked at again.
     let grown = "UPDATE context.settings SET value = '100 1' WHERE key = 'vectors_sight_1'";
@@ -209,8 +339,13 @@ async fn what_is_asked_says_how_far_the_index_must_look() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_index_answers_what_is_frequent_and_what_is_rare_is_measured() {
-    let Some((_database, store, vectors)) = many().await else { return };
-    let in_thread = Filter { thread_id: Some(ThreadId::from_stored("t7".to_owned())), ..Filter::default() };
+    let Some((_database, store, vectors)) = many().await else {
+        return;
+    };
+    let in_thread = Filter {
+        thread_id: Some(ThreadId::from_stored("t7".to_owned())),
+        ..Filter::default()
+    };
     for (owner, filter, by_index) in [
         ("default", Filter::default(), true),
         ("default", tagged("half"), true),
@@ -223,51 +358,90 @@ async fn the_index_answers_what_is_frequent_and_what_is_rare_is_measured() {
     ] {
         let found = search(&store, owner, &vectors[3], filter.clone(), true).await;
         let plan = found.plan.join("\n");
-        assert_eq!(plan.contains("Index Scan using chunks_near_1"), by_index, "{owner} {filter:?}:\n{plan}");
+        assert_eq!(
+            plan.contains("Index Scan using chunks_near_1"),
+            by_index,
+            "{owner} {filter:?}:\n{plan}"
+        );
         // Nothing may read the vectors of everybody.
-        assert!(!plan.contains("Seq Scan on chunks") || owner == "default", "{owner} {filter:?}:\n{plan}");
+        assert!(
+            !plan.contains("Seq Scan on chunks") || owner == "default",
+            "{owner} {filter:?}:\n{plan}"
+        );
         assert!(!found.semantic.is_empty());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_index_that_was_interrupted_is_made_again() {
-    let Some((database, store, vectors)) = many().await else { return };
+    let Some((database, store, vectors)) = many().await else {
+        return;
+    };
     let client = database.connect().await;
     // What is left when the making of it is killed.
     let broken = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'context.chunks_near_1'::regclass";
-    client.batch_execute(broken).await.expect("the tests' role may");
+    client
+        .batch_execute(broken)
+        .await
+        .expect("the tests' role may");
     let found = search(&store, "default", &vectors[3], Filter::default(), true).await;
-    assert!(!found.plan.join("\n").contains("chunks_near_1"), "{:?}", found.plan);
+    assert!(
+        !found.plan.join("\n").contains("chunks_near_1"),
+        "{:?}",
+        found.plan
+    );
     store.maintain().await.expect("the index is made");
     let found = search(&store, "default", &vectors[3], Filter::default(), true).await;
-    assert!(found.plan.join("\n").contains("chunks_near_1"), "{:?}", found.plan);
+    assert!(
+        found.plan.join("\n").contains("chunks_near_1"),
+        "{:?}",
+        found.plan
+    );
     assert_eq!(found.semantic[0].id, 4);
 }
 
 fn embedding(axis: usize) -> Embedded {
     let mut vector = vec![0.0; DIMENSIONS];
     vector[axis] = 1.0;
-    Embedded { model: model(), chunks: vec![EmbeddedChunk { start: 0, end: 1, vector, tokens: Some(vec![1]) }] }
+    Embedded {
+        model: model(),
+        chunks: vec![EmbeddedChunk {
+            start: 0,
+            end: 1,
+            vector,
+            tokens: Some(vec![1]),
+        }],
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let services = [store(&database).await, store(&database).await];
     let mut expected = Vec::new();
     for service in &services {
-        service.use_model(&model()).await.expect("the model is taken");
+        service
+            .use_model(&model())
+            .await
+            .expect("the model is taken");
     }
     for owner in ["one", "two words"] {
         let entries = (0..30).map(|n| entry(&format!("text {n}"))).collect();
-        services[0].store_contexts(&OwnerId::new(owner), entries, true, options(Vec::new())).await.expect("stored");
+        services[0]
+            .store_contexts(&OwnerId::new(owner), entries, true, options(Vec::new()))
+            .await
+            .expect("stored");
         expected.extend((1..=30).map(|id| (owner.to_owned(), id)));
     }
     let all = async |service: &PostgresStore| {
         let (mut got, mut after) = (Vec::new(), None);
         loop {
-            let page = service.unembedded(&model(), after.as_ref(), 7).await.expect("a page");
+            let page = service
+                .unembedded(&model(), after.as_ref(), 7)
+                .await
+                .expect("a page");
             got.extend(page.entries);
             after = page.next;
             if after.is_none() {
@@ -277,29 +451,56 @@ async fn two_services_embed_no_entry_twice_and_one_that_dies_leaves_none_behind(
     };
     let (first, second) = tokio::join!(all(&services[0]), all(&services[1]));
     let of = |entries: &[context_store::Unembedded]| -> Vec<(String, i64)> {
-        entries.iter().map(|entry| (entry.owner.as_str().to_owned(), entry.id)).collect()
+        entries
+            .iter()
+            .map(|entry| (entry.owner.as_str().to_owned(), entry.id))
+            .collect()
     };
     let mut both = [of(&first), of(&second)].concat();
     both.sort();
     assert_eq!(both, expected, "each is one service's");
-    assert_eq!(of(&all(&services[0]).await), of(&first), "asked again, a service finds its own");
+    assert_eq!(
+        of(&all(&services[0]).await),
+        of(&first),
+        "asked again, a service finds its own"
+    );
 
     // The first embeds its share; the second has died, and its time runs out.
     for entry in &first {
-        let late = LateEmbedding { id: entry.id, version: entry.version, embedded: embedding(entry.id as usize) };
-        assert_eq!(services[0].add_embeddings(&entry.owner, vec![late]).await.expect("added"), 1);
+        let late = LateEmbedding {
+            id: entry.id,
+            version: entry.version,
+            embedded: embedding(entry.id as usize),
+        };
+        assert_eq!(
+            services[0]
+                .add_embeddings(&entry.owner, vec![late])
+                .await
+                .expect("added"),
+            1
+        );
     }
     assert!(all(&services[0]).await.is_empty());
     let client = database.connect().await;
-    client.batch_execute("UPDATE context.embedding_claims SET until = 0").await.expect("time passes");
+    client
+        .batch_execute("UPDATE context.embedding_claims SET until = 0")
+        .await
+        .expect("time passes");
     assert_eq!(of(&all(&services[0]).await), of(&second));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_pgvector_everything_else_works_until_it_comes() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let client = database.connect().await;
-    let name = database.url().rsplit('/').next().expect("a name").to_owned();
+    let name = database
+        .url()
+        .rsplit('/')
+        .next()
+        .expect("a name")
+        .to_owned();
     let role = format!("{name}_role");
     client
         .batch_execute(&format!(
@@ -309,46 +510,120 @@ async fn without_pgvector_everything_else_works_until_it_comes() {
         .expect("a role that may not create extensions");
     let url = database.url().replacen("postgres@", &format!("{role}@"), 1);
     let store = PostgresStore::open(config(&url)).await.expect("it opens");
-    let ModelUse::Impossible(reason) = store.use_model(&model()).await.expect("answers") else { panic!("there is no pgvector") };
+    let ModelUse::Impossible(reason) = store.use_model(&model()).await.expect("answers") else {
+        panic!("there is no pgvector")
+    };
     assert!(reason.contains("CREATE EXTENSION vector"), "{reason}");
     let given = vec![Embedding::Now(embedding(0))];
-    store.store_contexts(&OwnerId::default(), vec![entry("early")], true, options(given)).await.expect("stored");
-    client.batch_execute("CREATE EXTENSION vector").await.expect("created");
-    assert_eq!(store.use_model(&model()).await.expect("answers"), ModelUse::Ready);
-    let waiting = store.unembedded(&model(), None, 10).await.expect("a page").entries;
-    assert_eq!(waiting.iter().map(|entry| entry.text.as_str()).collect::<Vec<_>>(), ["early"]);
     store
-        .store_contexts(&OwnerId::default(), vec![entry("late")], true, options(vec![Embedding::Now(embedding(1))]))
+        .store_contexts(
+            &OwnerId::default(),
+            vec![entry("early")],
+            true,
+            options(given),
+        )
         .await
         .expect("stored");
-    assert_eq!(store.embedded_entries(&OwnerId::default(), &model()).await.expect("counted"), 1);
+    client
+        .batch_execute("CREATE EXTENSION vector")
+        .await
+        .expect("created");
+    assert_eq!(
+        store.use_model(&model()).await.expect("answers"),
+        ModelUse::Ready
+    );
+    let waiting = store
+        .unembedded(&model(), None, 10)
+        .await
+        .expect("a page")
+        .entries;
+    assert_eq!(
+        waiting
+            .iter()
+            .map(|entry| entry.text.as_str())
+            .collect::<Vec<_>>(),
+        ["early"]
+    );
+    store
+        .store_contexts(
+            &OwnerId::default(),
+            vec![entry("late")],
+            true,
+            options(vec![Embedding::Now(embedding(1))]),
+        )
+        .await
+        .expect("stored");
+    assert_eq!(
+        store
+            .embedded_entries(&OwnerId::default(), &model())
+            .await
+            .expect("counted"),
+        1
+    );
     store.close().await;
-    client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.expect("gone");
+    client
+        .batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}"))
+        .await
+        .expect("gone");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn vectors_of_tokens_go_with_chunks_that_a_service_of_the_version_before_deletes() {
-    let Some(database) = database().await else { return };
+    let Some(database) = database().await else {
+        return;
+    };
     let store = store(&database).await;
-    assert_eq!(store.use_model(&model()).await.expect("the model is taken"), ModelUse::Ready);
+    assert_eq!(
+        store.use_model(&model()).await.expect("the model is taken"),
+        ModelUse::Ready
+    );
     let mut random = Random(5);
     let embedding = |vector: &Vec<f32>| {
-        let chunk = EmbeddedChunk { start: 0, end: 1, vector: vector.clone(), tokens: Some(vec![1; 5_000]) };
-        Embedding::Now(Embedded { model: model(), chunks: vec![chunk] })
+        let chunk = EmbeddedChunk {
+            start: 0,
+            end: 1,
+            vector: vector.clone(),
+            tokens: Some(vec![1; 5_000]),
+        };
+        Embedding::Now(Embedded {
+            model: model(),
+            chunks: vec![chunk],
+        })
     };
     // More than go with one statement, and one without.
-    let mut embeddings: Vec<Embedding> = clustered(249, &mut random).iter().map(embedding).collect();
+    let mut embeddings: Vec<Embedding> =
+        clustered(249, &mut random).iter().map(embedding).collect();
     embeddings.push(Embedding::Later);
     let entries = (0..250).map(|n| entry(&format!("text {n}"))).collect();
-    store.store_contexts(&OwnerId::default(), entries, true, options(embeddings)).await.expect("stored");
+    store
+        .store_contexts(&OwnerId::default(), entries, true, options(embeddings))
+        .await
+        .expect("stored");
     let client = database.connect().await;
     let stored = async || {
         let count = "SELECT count(*) FROM context.chunk_tokens";
-        client.query_one(count, &[]).await.expect("counted").get::<_, i64>(0)
+        client
+            .query_one(count, &[])
+            .await
+            .expect("counted")
+            .get::<_, i64>(0)
     };
     assert_eq!(stored().await, 249);
-    client.execute("DELETE FROM context.chunks WHERE owner_id = 'default' AND id <= 100", &[]).await.expect("deleted");
+    client
+        .execute(
+            "DELETE FROM context.chunks WHERE owner_id = 'default' AND id <= 100",
+            &[],
+        )
+        .await
+        .expect("deleted");
     assert_eq!(stored().await, 149);
     let uncompressed = "SELECT bool_and(pg_column_size(tokens) = 5000) FROM context.chunk_tokens";
-    assert!(client.query_one(uncompressed, &[]).await.expect("asked").get::<_, bool>(0), "no time is lost with compressing");
+    assert!(
+        client
+            .query_one(uncompressed, &[])
+            .await
+            .expect("asked")
+            .get::<_, bool>(0),
+        "no time is lost with compressing"
+    );
 }

@@ -3,7 +3,8 @@
 use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactsPage, ListedArtifact, ListedVersion, PageStart, StoreError, StoredArtifact, StoredVersion,
+    ArtifactHistory, ArtifactPage, ArtifactsPage, ListedArtifact, ListedVersion, PageStart,
+    StoreError, StoredArtifact, StoredVersion,
 };
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
@@ -38,15 +39,32 @@ pub(crate) struct VersionRow {
 impl VersionRow {
     /// Whether it is what was stored.
     pub fn is_sound(&self, id: &ArtifactId) -> bool {
-        let Self { version, title, metadata, content, seal, .. } = self;
+        let Self {
+            version,
+            title,
+            metadata,
+            content,
+            seal,
+            ..
+        } = self;
         let (metadata, content) = (Some(metadata.as_str()), Some(content.as_str()));
-        let read = StoredVersionContent { id: &id.to_string(), version: *version, title, metadata, content };
+        let read = StoredVersionContent {
+            id: &id.to_string(),
+            version: *version,
+            title,
+            metadata,
+            content,
+        };
         seal::artifact_is_sound(&read, seal.as_deref())
     }
 
     /// Refuses a version that is not what was stored.
     pub fn checked(self, id: &ArtifactId) -> Result<Self, StoreError> {
-        if self.is_sound(id) { Ok(self) } else { Err(seal::refuse_artifact(id, self.version).into()) }
+        if self.is_sound(id) {
+            Ok(self)
+        } else {
+            Err(seal::refuse_artifact(id, self.version).into())
+        }
     }
 
     /// What the version holds.
@@ -61,14 +79,46 @@ impl VersionRow {
 
     /// The artifact, with this version as its current one.
     pub fn into_artifact(self, id: ArtifactId) -> Result<StoredArtifact, StoreError> {
-        let Self { created_at, version, at, title_given: _, title, metadata, content, seal: _ } = self;
+        let Self {
+            created_at,
+            version,
+            at,
+            title_given: _,
+            title,
+            metadata,
+            content,
+            seal: _,
+        } = self;
         let metadata = parse_metadata(&metadata)?;
-        Ok(StoredArtifact { id, title, content, metadata, created_at: Timestamp(created_at), updated_at: Timestamp(at), version })
+        Ok(StoredArtifact {
+            id,
+            title,
+            content,
+            metadata,
+            created_at: Timestamp(created_at),
+            updated_at: Timestamp(at),
+            version,
+        })
     }
 
     pub fn into_version(self) -> Result<StoredVersion, StoreError> {
-        let Self { created_at: _, version, at, title_given: _, title, metadata, content, seal: _ } = self;
-        Ok(StoredVersion { version, title, content, metadata: parse_metadata(&metadata)?, at: Timestamp(at) })
+        let Self {
+            created_at: _,
+            version,
+            at,
+            title_given: _,
+            title,
+            metadata,
+            content,
+            seal: _,
+        } = self;
+        Ok(StoredVersion {
+            version,
+            title,
+            content,
+            metadata: parse_metadata(&metadata)?,
+            at: Timestamp(at),
+        })
     }
 }
 
@@ -101,7 +151,11 @@ pub(crate) fn unchecked_version(
         Some(number) => select.bind(Bind::Int(number)),
         None => select.push("a.version"),
     };
-    select.push(" WHERE a.owner = ").bind(Bind::Int(owner)).push(" AND a.artifact_id = ").bind(Bind::Text(id.to_string()));
+    select
+        .push(" WHERE a.owner = ")
+        .bind(Bind::Int(owner))
+        .push(" AND a.artifact_id = ")
+        .bind(Bind::Text(id.to_string()));
     Ok(sql::query(conn, &select)?.pop())
 }
 
@@ -112,10 +166,19 @@ struct CurrentVersion {
 }
 
 /// The number of the artifact's current version.
-pub(crate) fn current_version(conn: &mut SqliteConnection, owner: i64, id: &ArtifactId) -> QueryResult<Option<i64>> {
+pub(crate) fn current_version(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    id: &ArtifactId,
+) -> QueryResult<Option<i64>> {
     let mut select = Fragment::new("SELECT version FROM artifacts WHERE owner = ");
-    select.bind(Bind::Int(owner)).push(" AND artifact_id = ").bind(Bind::Text(id.to_string()));
-    Ok(sql::query::<CurrentVersion>(conn, &select)?.pop().map(|row| row.version))
+    select
+        .bind(Bind::Int(owner))
+        .push(" AND artifact_id = ")
+        .bind(Bind::Text(id.to_string()));
+    Ok(sql::query::<CurrentVersion>(conn, &select)?
+        .pop()
+        .map(|row| row.version))
 }
 
 #[derive(QueryableByName)]
@@ -133,20 +196,60 @@ struct HistoryRow {
 }
 
 /// The newest versions before the current one.
-pub(crate) fn history(conn: &mut SqliteConnection, owner: i64, id: &ArtifactId, limit: u32) -> Result<Option<ArtifactHistory>, StoreError> {
-    let Some(current_version) = current_version(conn, owner, id).map_err(store_error)? else { return Ok(None) };
-    let mut select = Fragment::new("SELECT version, title, at, changes, seal FROM artifact_versions WHERE owner = ");
-    select.bind(Bind::Int(owner)).push(" AND artifact_id = ").bind(Bind::Text(id.to_string()));
-    select.push(" AND version < ").bind(Bind::Int(current_version));
-    select.push(" ORDER BY version DESC LIMIT ").bind(Bind::Int(limit.into()));
+pub(crate) fn history(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    id: &ArtifactId,
+    limit: u32,
+) -> Result<Option<ArtifactHistory>, StoreError> {
+    let Some(current_version) = current_version(conn, owner, id).map_err(store_error)? else {
+        return Ok(None);
+    };
+    let mut select = Fragment::new(
+        "SELECT version, title, at, changes, seal FROM artifact_versions WHERE owner = ",
+    );
+    select
+        .bind(Bind::Int(owner))
+        .push(" AND artifact_id = ")
+        .bind(Bind::Text(id.to_string()));
+    select
+        .push(" AND version < ")
+        .bind(Bind::Int(current_version));
+    select
+        .push(" ORDER BY version DESC LIMIT ")
+        .bind(Bind::Int(limit.into()));
     let rows: Vec<HistoryRow> = sql::query(conn, &select).map_err(store_error)?;
-    let earlier = rows.into_iter().map(|HistoryRow { version, title, at, changes, seal }| {
-        let read = StoredVersionContent { id: &id.to_string(), version, title: &title, metadata: None, content: None };
-        let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
-        let changes = serde_json::from_str(&changes).map_err(|e| unreadable("list of changes", Some(e)))?;
-        Ok(ListedVersion { version, title, at: Timestamp(at), changes, damaged })
-    });
-    Ok(Some(ArtifactHistory { current_version, earlier: earlier.collect::<Result<_, StoreError>>()? }))
+    let earlier = rows.into_iter().map(
+        |HistoryRow {
+             version,
+             title,
+             at,
+             changes,
+             seal,
+         }| {
+            let read = StoredVersionContent {
+                id: &id.to_string(),
+                version,
+                title: &title,
+                metadata: None,
+                content: None,
+            };
+            let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
+            let changes = serde_json::from_str(&changes)
+                .map_err(|e| unreadable("list of changes", Some(e)))?;
+            Ok(ListedVersion {
+                version,
+                title,
+                at: Timestamp(at),
+                changes,
+                damaged,
+            })
+        },
+    );
+    Ok(Some(ArtifactHistory {
+        current_version,
+        earlier: earlier.collect::<Result<_, StoreError>>()?,
+    }))
 }
 
 #[derive(QueryableByName)]
@@ -189,33 +292,82 @@ pub(crate) fn list(
         let sentence = "the metadata of these artifacts is too large for one reply; ask for fewer with a smaller `limit`";
         return Err(Error::new(Reason::ResultTooLarge, sentence).into());
     }
-    let artifacts = rows.into_iter().map(|ListRow { artifact_id, created_at, at, title, metadata, preview, version, seal }| {
-        let id = ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
-        let content = seal::is_whole(&preview, Some(page.preview_chars)).then_some(preview.as_str());
-        let read = StoredVersionContent { id: &artifact_id, version, title: &title, metadata: Some(&metadata), content };
-        let object = parse_metadata(&metadata);
-        let damaged = (object.is_err() || !seal::artifact_is_sound(&read, seal.as_deref())).then_some(version);
-        let (metadata, created_at, updated_at) = (object.unwrap_or_default(), Timestamp(created_at), Timestamp(at));
-        Ok(ListedArtifact { id, title, preview, metadata, created_at, updated_at, damaged })
-    });
+    let artifacts = rows.into_iter().map(
+        |ListRow {
+             artifact_id,
+             created_at,
+             at,
+             title,
+             metadata,
+             preview,
+             version,
+             seal,
+         }| {
+            let id =
+                ArtifactId::parse(&artifact_id).map_err(|_| unreadable("artifact id", None))?;
+            let content =
+                seal::is_whole(&preview, Some(page.preview_chars)).then_some(preview.as_str());
+            let read = StoredVersionContent {
+                id: &artifact_id,
+                version,
+                title: &title,
+                metadata: Some(&metadata),
+                content,
+            };
+            let object = parse_metadata(&metadata);
+            let damaged = (object.is_err() || !seal::artifact_is_sound(&read, seal.as_deref()))
+                .then_some(version);
+            let (metadata, created_at, updated_at) = (
+                object.unwrap_or_default(),
+                Timestamp(created_at),
+                Timestamp(at),
+            );
+            Ok(ListedArtifact {
+                id,
+                title,
+                preview,
+                metadata,
+                created_at,
+                updated_at,
+                damaged,
+            })
+        },
+    );
     let artifacts = artifacts.collect::<Result<_, StoreError>>()?;
     let mut count = Fragment::new("SELECT count(*) AS total FROM artifacts WHERE owner = ");
     count.bind(Bind::Int(owner.owner));
-    let total = sql::query::<Count>(conn, &count).map_err(store_error)?.pop().map_or(0, |row| row.total);
-    Ok(ArtifactsPage { artifacts, total, revision: owner.revision })
+    let total = sql::query::<Count>(conn, &count)
+        .map_err(store_error)?
+        .pop()
+        .map_or(0, |row| row.total);
+    Ok(ArtifactsPage {
+        artifacts,
+        total,
+        revision: owner.revision,
+    })
 }
 
 /// The rows of the page are chosen by the small table alone, so that skipping over artifacts reads none of their texts.
 fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragment {
-    let ArtifactPage { limit, start, preview_chars, max_bytes: _ } = page;
-    let mut select = Fragment::new("SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata, substr(v.content, 1, ");
+    let ArtifactPage {
+        limit,
+        start,
+        preview_chars,
+        max_bytes: _,
+    } = page;
+    let mut select = Fragment::new(
+        "SELECT p.artifact_id, p.created_at, v.at, v.title, v.metadata, substr(v.content, 1, ",
+    );
     select.bind(Bind::Int(preview_chars.into()));
     select.push(
         ") AS preview, v.version, v.seal FROM (SELECT a.owner, a.artifact_id, a.created_at, a.version FROM artifacts a WHERE a.owner = ",
     );
     select.bind(Bind::Int(owner));
     if let PageStart::After { created_at, id } = start {
-        select.push(" AND (a.created_at, a.artifact_id) < (").bind(Bind::Int(created_at.micros())).push(", ");
+        select
+            .push(" AND (a.created_at, a.artifact_id) < (")
+            .bind(Bind::Int(created_at.micros()))
+            .push(", ");
         select.bind(Bind::Text(id.to_string())).push(")");
     }
     if let Some(query) = query {
@@ -223,11 +375,19 @@ fn list_statement(owner: i64, query: Option<&str>, page: ArtifactPage) -> Fragme
         select.push(
             " AND EXISTS (SELECT 1 FROM artifact_texts t WHERE t.owner = a.owner AND t.artifact_id = a.artifact_id AND (instr(t.title, ",
         );
-        select.bind(Bind::Text(folded.clone())).push(") > 0 OR instr(t.content, ").bind(Bind::Text(folded)).push(") > 0))");
+        select
+            .bind(Bind::Text(folded.clone()))
+            .push(") > 0 OR instr(t.content, ")
+            .bind(Bind::Text(folded))
+            .push(") > 0))");
     }
-    select.push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ").bind(Bind::Int(limit.into()));
+    select
+        .push(" ORDER BY a.created_at DESC, a.artifact_id DESC LIMIT ")
+        .bind(Bind::Int(limit.into()));
     if let PageStart::Offset(offset) = start {
-        select.push(" OFFSET ").bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
+        select
+            .push(" OFFSET ")
+            .bind(Bind::Int(i64::try_from(offset).unwrap_or(i64::MAX)));
     }
     select.push(
         ") p JOIN artifact_versions v ON v.owner = p.owner AND v.artifact_id = p.artifact_id AND v.version = p.version \
@@ -249,11 +409,32 @@ mod tests {
         );
         diesel::connection::SimpleConnection::batch_execute(&mut conn, schema).unwrap();
         let id = ArtifactId::parse("123e4567-e89b-12d3-a456-426614174000").unwrap();
-        for start in [PageStart::Offset(5), PageStart::After { created_at: Timestamp(1), id }] {
-            let page = ArtifactPage { limit: 10, start, preview_chars: 201, max_bytes: 1 };
-            let plan = list_statement(1, None, page).explain(&mut conn).unwrap().join("\n");
-            assert!(plan.contains("USING COVERING INDEX artifacts_by_time") || plan.contains("USING INDEX artifacts_by_time"), "{plan}");
-            assert!(plan.contains("USING INDEX artifact_versions_by_number"), "{plan}");
+        for start in [
+            PageStart::Offset(5),
+            PageStart::After {
+                created_at: Timestamp(1),
+                id,
+            },
+        ] {
+            let page = ArtifactPage {
+                limit: 10,
+                start,
+                preview_chars: 201,
+                max_bytes: 1,
+            };
+            let plan = list_statement(1, None, page)
+                .explain(&mut conn)
+                .unwrap()
+                .join("\n");
+            assert!(
+                plan.contains("USING COVERING INDEX artifacts_by_time")
+                    || plan.contains("USING INDEX artifacts_by_time"),
+                "{plan}"
+            );
+            assert!(
+                plan.contains("USING INDEX artifact_versions_by_number"),
+                "{plan}"
+            );
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The artifacts of [`SqliteStore`].
 
 use async_trait::async_trait;
-use context_model::{ArtifactId, ArtifactUpdate, ContentChange, Edit, Error, Metadata, NewArtifact, TitleChange};
+use context_model::{
+    ArtifactId, ArtifactUpdate, ContentChange, Edit, Error, Metadata, NewArtifact, TitleChange,
+};
 use context_store::{
-    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision, OwnerId, Read, Result, StoreError,
-    StoredArtifact, VersionLookup, WriteOptions, Written,
+    ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
+    OwnerId, Read, Result, StoreError, StoredArtifact, VersionLookup, WriteOptions, Written,
 };
 
 use super::write::Outcome;
@@ -22,40 +24,99 @@ impl ArtifactStore for SqliteStore {
         new: NewArtifact,
         options: WriteOptions,
     ) -> Result<Written<StoredArtifact>> {
-        let NewArtifact { title, content, metadata } = &new;
+        let NewArtifact {
+            title,
+            content,
+            metadata,
+        } = &new;
         let bytes = weigh::artifact(title.as_deref(), content.len(), Some(metadata));
-        let written = self.write(owner, options, bytes, move |transaction| write::create(transaction, id, &new)).await?;
+        let written = self
+            .write(owner, options, bytes, move |transaction| {
+                write::create(transaction, id, &new)
+            })
+            .await?;
         self.with_artifact(owner, written).await
     }
 
-    async fn update_artifact(&self, owner: &OwnerId, update: ArtifactUpdate, options: WriteOptions) -> Result<Written<StoredArtifact>> {
+    async fn update_artifact(
+        &self,
+        owner: &OwnerId,
+        update: ArtifactUpdate,
+        options: WriteOptions,
+    ) -> Result<Written<StoredArtifact>> {
         let bytes = weigh_update(&update);
-        let written = self.write(owner, options, bytes, move |transaction| write::update(transaction, &update)).await?;
+        let written = self
+            .write(owner, options, bytes, move |transaction| {
+                write::update(transaction, &update)
+            })
+            .await?;
         self.with_artifact(owner, written).await
     }
 
-    async fn restore_artifact(&self, owner: &OwnerId, restore: ArtifactRestore, options: WriteOptions) -> Result<Written<StoredArtifact>> {
+    async fn restore_artifact(
+        &self,
+        owner: &OwnerId,
+        restore: ArtifactRestore,
+        options: WriteOptions,
+    ) -> Result<Written<StoredArtifact>> {
         let bytes = weigh::artifact(None, 0, None);
-        let written = self.write(owner, options, bytes, move |transaction| write::restore(transaction, &restore)).await?;
+        let written = self
+            .write(owner, options, bytes, move |transaction| {
+                write::restore(transaction, &restore)
+            })
+            .await?;
         self.with_artifact(owner, written).await
     }
 
-    async fn delete_artifact(&self, owner: &OwnerId, id: ArtifactId, options: WriteOptions) -> Result<Written<()>> {
+    async fn delete_artifact(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        options: WriteOptions,
+    ) -> Result<Written<()>> {
         let bytes = weigh::artifact(None, 0, None);
-        let Written { outcome: _, revision } = self.write(owner, options, bytes, move |transaction| write::delete(transaction, id)).await?;
-        Ok(Written { outcome: (), revision })
+        let Written {
+            outcome: _,
+            revision,
+        } = self
+            .write(owner, options, bytes, move |transaction| {
+                write::delete(transaction, id)
+            })
+            .await?;
+        Ok(Written {
+            outcome: (),
+            revision,
+        })
     }
 
-    async fn get_artifact(&self, owner: &OwnerId, id: ArtifactId, read: Read) -> Result<AtRevision<Option<StoredArtifact>>> {
+    async fn get_artifact(
+        &self,
+        owner: &OwnerId,
+        id: ArtifactId,
+        read: Read,
+    ) -> Result<AtRevision<Option<StoredArtifact>>> {
         self.read(&self.points, owner, read, move |conn, owner| {
-            let Some(owner) = owner else { return Ok(AtRevision { value: None, revision: 0 }) };
+            let Some(owner) = owner else {
+                return Ok(AtRevision {
+                    value: None,
+                    revision: 0,
+                });
+            };
             let row = read::version(conn, owner.owner, &id, None)?;
-            Ok(AtRevision { value: row.map(|row| row.into_artifact(id)).transpose()?, revision: owner.revision })
+            Ok(AtRevision {
+                value: row.map(|row| row.into_artifact(id)).transpose()?,
+                revision: owner.revision,
+            })
         })
         .await
     }
 
-    async fn list_artifacts(&self, owner: &OwnerId, page: ArtifactPage, read: Read) -> Result<ArtifactsPage> {
+    async fn list_artifacts(
+        &self,
+        owner: &OwnerId,
+        page: ArtifactPage,
+        read: Read,
+    ) -> Result<ArtifactsPage> {
         self.read(&self.points, owner, read, move |conn, owner| match owner {
             Some(owner) => read::list(conn, owner, None, page),
             None => Ok(NOTHING),
@@ -63,11 +124,22 @@ impl ArtifactStore for SqliteStore {
         .await
     }
 
-    async fn search_artifacts(&self, owner: &OwnerId, query: String, page: ArtifactPage, read: Read) -> Result<ArtifactsPage> {
-        self.read(&self.searches, owner, read, move |conn, owner| match owner {
-            Some(owner) => read::list(conn, owner, Some(&query), page),
-            None => Ok(NOTHING),
-        })
+    async fn search_artifacts(
+        &self,
+        owner: &OwnerId,
+        query: String,
+        page: ArtifactPage,
+        read: Read,
+    ) -> Result<ArtifactsPage> {
+        self.read(
+            &self.searches,
+            owner,
+            read,
+            move |conn, owner| match owner {
+                Some(owner) => read::list(conn, owner, Some(&query), page),
+                None => Ok(NOTHING),
+            },
+        )
         .await
     }
 
@@ -79,8 +151,16 @@ impl ArtifactStore for SqliteStore {
         read: Read,
     ) -> Result<AtRevision<Option<ArtifactHistory>>> {
         self.read(&self.points, owner, read, move |conn, owner| {
-            let Some(owner) = owner else { return Ok(AtRevision { value: None, revision: 0 }) };
-            Ok(AtRevision { value: read::history(conn, owner.owner, &id, limit)?, revision: owner.revision })
+            let Some(owner) = owner else {
+                return Ok(AtRevision {
+                    value: None,
+                    revision: 0,
+                });
+            };
+            Ok(AtRevision {
+                value: read::history(conn, owner.owner, &id, limit)?,
+                revision: owner.revision,
+            })
         })
         .await
     }
@@ -93,28 +173,60 @@ impl ArtifactStore for SqliteStore {
         read: Read,
     ) -> Result<AtRevision<VersionLookup>> {
         self.read(&self.points, owner, read, move |conn, owner| {
-            let Some(owner) = owner else { return Ok(AtRevision { value: VersionLookup::NoArtifact, revision: 0 }) };
+            let Some(owner) = owner else {
+                return Ok(AtRevision {
+                    value: VersionLookup::NoArtifact,
+                    revision: 0,
+                });
+            };
             let revision = owner.revision;
-            let Some(current_version) = read::current_version(conn, owner.owner, &id).map_err(store_error)? else {
-                return Ok(AtRevision { value: VersionLookup::NoArtifact, revision });
+            let Some(current_version) =
+                read::current_version(conn, owner.owner, &id).map_err(store_error)?
+            else {
+                return Ok(AtRevision {
+                    value: VersionLookup::NoArtifact,
+                    revision,
+                });
             };
             let versions = numbers.iter().map(|number| {
                 let row = read::version(conn, owner.owner, &id, *number)?;
                 row.map(read::VersionRow::into_version).transpose()
             });
             let versions = versions.collect::<Result<_>>()?;
-            Ok(AtRevision { value: VersionLookup::Artifact { current_version, versions }, revision })
+            Ok(AtRevision {
+                value: VersionLookup::Artifact {
+                    current_version,
+                    versions,
+                },
+                revision,
+            })
         })
         .await
     }
 }
 
-const NOTHING: ArtifactsPage = ArtifactsPage { artifacts: Vec::new(), total: 0, revision: 0 };
+const NOTHING: ArtifactsPage = ArtifactsPage {
+    artifacts: Vec::new(),
+    total: 0,
+    revision: 0,
+};
 
 impl SqliteStore {
     /// The artifact of a write, read again when an earlier request made it.
-    async fn with_artifact(&self, owner: &OwnerId, written: Written<Outcome>) -> Result<Written<StoredArtifact>> {
-        let Written { outcome: Outcome { id, version, artifact }, revision } = written;
+    async fn with_artifact(
+        &self,
+        owner: &OwnerId,
+        written: Written<Outcome>,
+    ) -> Result<Written<StoredArtifact>> {
+        let Written {
+            outcome:
+                Outcome {
+                    id,
+                    version,
+                    artifact,
+                },
+            revision,
+        } = written;
         if let Some(outcome) = artifact {
             return Ok(Written { outcome, revision });
         }
@@ -132,7 +244,13 @@ impl SqliteStore {
 }
 
 fn weigh_update(update: &ArtifactUpdate) -> usize {
-    let ArtifactUpdate { id: _, title, content, metadata, expected_version: _ } = update;
+    let ArtifactUpdate {
+        id: _,
+        title,
+        content,
+        metadata,
+        expected_version: _,
+    } = update;
     let title = match title {
         Some(TitleChange::Given(title)) => Some(title.as_str()),
         Some(TitleChange::Generated) | None => None,
@@ -144,7 +262,10 @@ fn weigh_update(update: &ArtifactUpdate) -> usize {
             .iter()
             .map(|edit| match edit {
                 Edit::Replace { old, new } => old.len() + new.len(),
-                Edit::Insert { after_line: _, text } => text.len(),
+                Edit::Insert {
+                    after_line: _,
+                    text,
+                } => text.len(),
             })
             .sum(),
     };

@@ -1,6 +1,8 @@
 //! Creating, changing, restoring and deleting artifacts inside the writer's transaction.
 
-use context_model::{ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold};
+use context_model::{
+    ArtifactId, ArtifactState, ArtifactUpdate, Error, Metadata, NewArtifact, Timestamp, fold,
+};
 use context_store::{ArtifactRestore, Record, Recorded, StoredArtifact, seal};
 use diesel::prelude::*;
 
@@ -21,19 +23,30 @@ pub(crate) struct Outcome {
 
 impl Recorded for Outcome {
     fn to_record(&self) -> Record {
-        Record::Artifact { id: self.id.clone(), version: self.version }
+        Record::Artifact {
+            id: self.id.clone(),
+            version: self.version,
+        }
     }
 
     fn from_record(record: Record) -> Option<Self> {
         match record {
-            Record::Artifact { id, version } => Some(Self { id, version, artifact: None }),
+            Record::Artifact { id, version } => Some(Self {
+                id,
+                version,
+                artifact: None,
+            }),
             Record::Batch(_) | Record::Deleted(_) | Record::Once => None,
         }
     }
 }
 
 /// Creates an artifact.
-pub(crate) fn create(transaction: &mut Transaction<'_>, id: ArtifactId, new: &NewArtifact) -> Result<Outcome, Failure> {
+pub(crate) fn create(
+    transaction: &mut Transaction<'_>,
+    id: ArtifactId,
+    new: &NewArtifact,
+) -> Result<Outcome, Failure> {
     let state = ArtifactState::first(new.clone());
     let (owner, now) = (transaction.owner.owner, transaction.now);
     let key = id.to_string();
@@ -59,8 +72,13 @@ pub(crate) fn create(transaction: &mut Transaction<'_>, id: ArtifactId, new: &Ne
 }
 
 /// Changes an artifact.
-pub(crate) fn update(transaction: &mut Transaction<'_>, update: &ArtifactUpdate) -> Result<Outcome, Failure> {
-    let current = current(transaction, &update.id, update.expected_version)?.checked(&update.id).map_err(Failure::Rejected)?;
+pub(crate) fn update(
+    transaction: &mut Transaction<'_>,
+    update: &ArtifactUpdate,
+) -> Result<Outcome, Failure> {
+    let current = current(transaction, &update.id, update.expected_version)?
+        .checked(&update.id)
+        .map_err(Failure::Rejected)?;
     let before = current.state()?;
     let after = before.updated(update)?;
     let changes = after.changes_from(&before);
@@ -68,9 +86,16 @@ pub(crate) fn update(transaction: &mut Transaction<'_>, update: &ArtifactUpdate)
         if after.title_given != before.title_given {
             // Nobody sees a difference, but the title is to stay from now on, or to follow the content again.
             let given = Value::Int(after.title_given.into());
-            let (owner, version) = (Value::Int(transaction.owner.owner), Value::Int(current.version));
+            let (owner, version) = (
+                Value::Int(transaction.owner.owner),
+                Value::Int(current.version),
+            );
             let sql = "UPDATE artifact_versions SET title_given = ? WHERE owner = ? AND artifact_id = ? AND version = ?";
-            statement::execute(transaction.conn, sql, &[given, owner, Value::Text(&update.id.to_string()), version])?;
+            statement::execute(
+                transaction.conn,
+                sql,
+                &[given, owner, Value::Text(&update.id.to_string()), version],
+            )?;
         }
         let (created_at, at) = (Timestamp(current.created_at), Timestamp(current.at));
         return Ok(outcome(update.id, current.version, created_at, at, before));
@@ -79,10 +104,23 @@ pub(crate) fn update(transaction: &mut Transaction<'_>, update: &ArtifactUpdate)
 }
 
 /// Makes a new version out of an earlier one.
-pub(crate) fn restore(transaction: &mut Transaction<'_>, restore: &ArtifactRestore) -> Result<Outcome, Failure> {
-    let ArtifactRestore { id, version, expected_version } = restore;
+pub(crate) fn restore(
+    transaction: &mut Transaction<'_>,
+    restore: &ArtifactRestore,
+) -> Result<Outcome, Failure> {
+    let ArtifactRestore {
+        id,
+        version,
+        expected_version,
+    } = restore;
     let current = current(transaction, id, *expected_version)?;
-    let Some(wanted) = read::unchecked_version(transaction.conn, transaction.owner.owner, id, Some(*version))? else {
+    let Some(wanted) = read::unchecked_version(
+        transaction.conn,
+        transaction.owner.owner,
+        id,
+        Some(*version),
+    )?
+    else {
         return Err(Error::artifact_version_not_restorable(id, *version).into());
     };
     let state = wanted.checked(id).map_err(Failure::Rejected)?.state()?;
@@ -98,22 +136,38 @@ pub(crate) fn restore(transaction: &mut Transaction<'_>, restore: &ArtifactResto
 pub(crate) fn delete(transaction: &mut Transaction<'_>, id: ArtifactId) -> Result<u64, Failure> {
     let current = current(transaction, &id, None)?;
     let (owner, key) = (transaction.owner.owner, id.to_string());
-    diesel::delete(artifact_versions::table.filter(artifact_versions::owner.eq(owner)).filter(artifact_versions::artifact_id.eq(&key)))
-        .execute(transaction.conn)?;
-    diesel::delete(artifact_texts::table.filter(artifact_texts::owner.eq(owner)).filter(artifact_texts::artifact_id.eq(&key)))
-        .execute(transaction.conn)?;
+    diesel::delete(
+        artifact_versions::table
+            .filter(artifact_versions::owner.eq(owner))
+            .filter(artifact_versions::artifact_id.eq(&key)),
+    )
+    .execute(transaction.conn)?;
+    diesel::delete(
+        artifact_texts::table
+            .filter(artifact_texts::owner.eq(owner))
+            .filter(artifact_texts::artifact_id.eq(&key)),
+    )
+    .execute(transaction.conn)?;
     diesel::delete(artifacts::table.find((owner, &key))).execute(transaction.conn)?;
     changed(transaction, "delete", &key, current.version)?;
     Ok(1)
 }
 
 /// The artifact's current version, damaged or not, which must be the expected one.
-fn current(transaction: &mut Transaction<'_>, id: &ArtifactId, expected: Option<i64>) -> Result<VersionRow, Failure> {
-    let Some(current) = read::unchecked_version(transaction.conn, transaction.owner.owner, id, None)? else {
+fn current(
+    transaction: &mut Transaction<'_>,
+    id: &ArtifactId,
+    expected: Option<i64>,
+) -> Result<VersionRow, Failure> {
+    let Some(current) =
+        read::unchecked_version(transaction.conn, transaction.owner.owner, id, None)?
+    else {
         return Err(Error::artifact_not_found(id).into());
     };
     match expected {
-        Some(expected) if expected != current.version => Err(Error::artifact_version_mismatch(id, expected, current.version).into()),
+        Some(expected) if expected != current.version => {
+            Err(Error::artifact_version_mismatch(id, expected, current.version).into())
+        }
         _ => Ok(current),
     }
 }
@@ -139,12 +193,23 @@ fn next_version(
         statement::execute(
             transaction.conn,
             "UPDATE artifact_texts SET title = ?, content = ? WHERE owner = ? AND artifact_id = ?",
-            &[Value::Text(&fold(&state.title)), Value::Text(&fold(&state.content)), Value::Int(owner), Value::Text(&key)],
+            &[
+                Value::Text(&fold(&state.title)),
+                Value::Text(&fold(&state.content)),
+                Value::Int(owner),
+                Value::Text(&key),
+            ],
         )?;
     }
     insert_version(transaction, &key, version, at, &state, changes)?;
     changed(transaction, operation, &key, version)?;
-    Ok(outcome(id, version, Timestamp(current.created_at), at, state))
+    Ok(outcome(
+        id,
+        version,
+        Timestamp(current.created_at),
+        at,
+        state,
+    ))
 }
 
 fn insert_version(
@@ -155,7 +220,12 @@ fn insert_version(
     state: &ArtifactState,
     changes: &[String],
 ) -> QueryResult<()> {
-    let ArtifactState { title, title_given, content, metadata } = state;
+    let ArtifactState {
+        title,
+        title_given,
+        content,
+        metadata,
+    } = state;
     let metadata = Metadata::from_stored(metadata.clone()).to_json();
     let seal = seal::artifact_version(key, version, title, &metadata, content);
     diesel::insert_into(artifact_versions::table)
@@ -176,7 +246,12 @@ fn insert_version(
 }
 
 /// Counts one change of an artifact and writes it down, without any of its content.
-fn changed(transaction: &mut Transaction<'_>, operation: &'static str, key: &str, version: i64) -> QueryResult<()> {
+fn changed(
+    transaction: &mut Transaction<'_>,
+    operation: &'static str,
+    key: &str,
+    version: i64,
+) -> QueryResult<()> {
     transaction.owner.revision += 1;
     diesel::insert_into(changes::table)
         .values((
@@ -193,8 +268,31 @@ fn changed(transaction: &mut Transaction<'_>, operation: &'static str, key: &str
     Ok(())
 }
 
-fn outcome(id: ArtifactId, version: i64, created_at: Timestamp, updated_at: Timestamp, state: ArtifactState) -> Outcome {
-    let ArtifactState { title, title_given: _, content, metadata } = state;
-    let artifact = StoredArtifact { id, title, content, metadata, created_at, updated_at, version };
-    Outcome { id: id.to_string(), version, artifact: Some(artifact) }
+fn outcome(
+    id: ArtifactId,
+    version: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    state: ArtifactState,
+) -> Outcome {
+    let ArtifactState {
+        title,
+        title_given: _,
+        content,
+        metadata,
+    } = state;
+    let artifact = StoredArtifact {
+        id,
+        title,
+        content,
+        metadata,
+        created_at,
+        updated_at,
+        version,
+    };
+    Outcome {
+        id: id.to_string(),
+        version,
+        artifact: Some(artifact),
+    }
 }

@@ -38,40 +38,80 @@ pub(super) fn compile(condition: &Condition) -> Fragment {
 pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
     let field = Field::new(&condition.path);
     let x = field.folded();
-    let ordered = |term| Some(IndexTerm { term, ordered: true });
-    let ranged = |term| Some(IndexTerm { term, ordered: false });
+    let ordered = |term| {
+        Some(IndexTerm {
+            term,
+            ordered: true,
+        })
+    };
+    let ranged = |term| {
+        Some(IndexTerm {
+            term,
+            ordered: false,
+        })
+    };
     match &condition.comparison {
         Comparison::Eq { value, .. } => ordered(compared(&x, "=", bind(&folded(value)))),
         Comparison::In { values, .. } => {
             let mut term = Fragment::new(format!("{x} IN ("));
-            term.append(placeholders(values.iter().map(|value| bind(&folded(value))))).push(")");
-            Some(IndexTerm { term, ordered: values.len() == 1 })
+            term.append(placeholders(
+                values.iter().map(|value| bind(&folded(value))),
+            ))
+            .push(")");
+            Some(IndexTerm {
+                term,
+                ordered: values.len() == 1,
+            })
         }
         Comparison::Gt(Scalar::Text(bound)) | Comparison::Gte(Scalar::Text(bound)) => {
-            ranged(text_range(&x, Bound::Included(caseless_prefix(bound)), Bound::Unbounded))
+            ranged(text_range(
+                &x,
+                Bound::Included(caseless_prefix(bound)),
+                Bound::Unbounded,
+            ))
         }
-        Comparison::Lt(Scalar::Text(bound)) | Comparison::Lte(Scalar::Text(bound)) => {
-            ranged(text_range(&x, Bound::Unbounded, after(caseless_prefix(bound))))
-        }
+        Comparison::Lt(Scalar::Text(bound)) | Comparison::Lte(Scalar::Text(bound)) => ranged(
+            text_range(&x, Bound::Unbounded, after(caseless_prefix(bound))),
+        ),
         // Every number sorts before every string, '' being the first of them.
         Comparison::Gt(bound) => ranged(number_range(&x, ">", bound)),
         Comparison::Gte(bound) => ranged(number_range(&x, ">=", bound)),
         Comparison::Lt(bound) => ranged(compared(&x, "<", bind(bound))),
         Comparison::Lte(bound) => ranged(compared(&x, "<=", bind(bound))),
         // `IS NOT NULL` uses no index on an expression; everything but NULL is at least minus infinity.
-        Comparison::Exists | Comparison::IsNotNull => ranged(Fragment::new(format!("{x} >= -9e999"))),
-        Comparison::NotExists | Comparison::IsNull => ordered(Fragment::new(format!("{x} IS NULL"))),
-        Comparison::StartsWith { text, case_sensitive } => {
+        Comparison::Exists | Comparison::IsNotNull => {
+            ranged(Fragment::new(format!("{x} >= -9e999")))
+        }
+        Comparison::NotExists | Comparison::IsNull => {
+            ordered(Fragment::new(format!("{x} IS NULL")))
+        }
+        Comparison::StartsWith {
+            text,
+            case_sensitive,
+        } => {
             // Lower-casing a capital sigma depends on what follows it, so a prefix folds alone only up to there.
-            let prefix = if *case_sensitive { fold(text.split('Σ').next().unwrap_or_default()) } else { text.clone() };
+            let prefix = if *case_sensitive {
+                fold(text.split('Σ').next().unwrap_or_default())
+            } else {
+                text.clone()
+            };
             ranged(text_range(&x, Bound::Included(&prefix), after(&prefix)))
         }
-        Comparison::Contains { text, case_sensitive } | Comparison::EndsWith { text, case_sensitive } => {
+        Comparison::Contains {
+            text,
+            case_sensitive,
+        }
+        | Comparison::EndsWith {
+            text,
+            case_sensitive,
+        } => {
             let mut term = text_range(&x, Bound::Included(""), Bound::Unbounded);
             if !*case_sensitive {
-                term.push(" AND ").append(part(&x, &condition.comparison, text));
+                term.push(" AND ")
+                    .append(part(&x, &condition.comparison, text));
             } else if !text.contains('Σ') {
-                term.push(" AND ").append(part(&x, &condition.comparison, &fold(text)));
+                term.push(" AND ")
+                    .append(part(&x, &condition.comparison, &fold(text)));
             }
             ranged(term)
         }
@@ -82,27 +122,42 @@ pub(super) fn index_term(condition: &Condition) -> Option<IndexTerm> {
 /// What the index term leaves open.
 fn rest(field: &Field, comparison: &Comparison) -> Fragment {
     match comparison {
-        Comparison::Eq { value, case_sensitive } => {
+        Comparison::Eq {
+            value,
+            case_sensitive,
+        } => {
             let column = column_for([value], *case_sensitive);
             let mut rest = has_type(field, column, type_of(value));
             if column == "metadata" {
-                rest.push(" AND ").append(compared(&field.exact(), "=", bind(value)));
+                rest.push(" AND ")
+                    .append(compared(&field.exact(), "=", bind(value)));
             }
             rest
         }
-        Comparison::Ne { value, case_sensitive } => {
+        Comparison::Ne {
+            value,
+            case_sensitive,
+        } => {
             let column = column_for([value], *case_sensitive);
             if let Scalar::Bool(value) = value {
                 return has_type(field, column, bool_type(!value));
             }
             let mut rest = has_type(field, column, type_of(value));
-            rest.push(" AND ").append(compared(&value_in(field, column), "<>", bind(value)));
+            rest.push(" AND ")
+                .append(compared(&value_in(field, column), "<>", bind(value)));
             rest
         }
-        Comparison::In { values, case_sensitive } => member(field, values, *case_sensitive),
-        Comparison::NotIn { values, case_sensitive } => {
+        Comparison::In {
+            values,
+            case_sensitive,
+        } => member(field, values, *case_sensitive),
+        Comparison::NotIn {
+            values,
+            case_sensitive,
+        } => {
             let mut rest = Fragment::new(format!("{} IS NOT NULL AND NOT (", field.folded()));
-            rest.append(member(field, values, *case_sensitive)).push(")");
+            rest.append(member(field, values, *case_sensitive))
+                .push(")");
             rest
         }
         Comparison::Gt(bound) => ordered(field, ">", bound),
@@ -111,18 +166,31 @@ fn rest(field: &Field, comparison: &Comparison) -> Fragment {
         Comparison::Lte(bound) => ordered(field, "<=", bound),
         Comparison::Exists | Comparison::IsNotNull | Comparison::NotExists => Fragment::default(),
         Comparison::IsNull => has_type(field, "metadata_folded", "'null'"),
-        Comparison::Contains { text, case_sensitive }
-        | Comparison::StartsWith { text, case_sensitive }
-        | Comparison::EndsWith { text, case_sensitive } => {
+        Comparison::Contains {
+            text,
+            case_sensitive,
+        }
+        | Comparison::StartsWith {
+            text,
+            case_sensitive,
+        }
+        | Comparison::EndsWith {
+            text,
+            case_sensitive,
+        } => {
             if *case_sensitive {
                 let mut rest = has_type(field, "metadata", "'text'");
-                rest.push(" AND ").append(part(&field.exact(), comparison, text));
+                rest.push(" AND ")
+                    .append(part(&field.exact(), comparison, text));
                 rest
             } else {
                 has_type(field, "metadata_folded", "'text'")
             }
         }
-        Comparison::ArrayContains { value, case_sensitive } => {
+        Comparison::ArrayContains {
+            value,
+            case_sensitive,
+        } => {
             let column = column_for([value], *case_sensitive);
             let mut rest = has_type(field, column, "'array'");
             rest.push(&format!(" AND EXISTS (SELECT 1 FROM json_each(entries.{column}, {}) AS item WHERE item.type IN (", field.path()));
@@ -139,14 +207,19 @@ fn rest(field: &Field, comparison: &Comparison) -> Fragment {
 /// Whether the field equals one of the values.
 fn member(field: &Field, values: &[Scalar], case_sensitive: bool) -> Fragment {
     let column = column_for(values, case_sensitive);
-    let others: Vec<_> = values.iter().filter(|value| !matches!(value, Scalar::Bool(_))).collect();
+    let others: Vec<_> = values
+        .iter()
+        .filter(|value| !matches!(value, Scalar::Bool(_)))
+        .collect();
     let mut member = Fragment::default();
     if !others.is_empty() {
         // A string equals only strings here and a number only numbers, so one list holds both; arrays and objects
         // would appear as strings.
         member = has_type(field, column, "'text', 'integer', 'real'");
         member.push(&format!(" AND {} IN (", value_in(field, column)));
-        member.append(placeholders(others.into_iter().map(bind))).push(")");
+        member
+            .append(placeholders(others.into_iter().map(bind)))
+            .push(")");
     }
     for value in [true, false] {
         if values.contains(&Scalar::Bool(value)) {
@@ -163,7 +236,8 @@ fn ordered(field: &Field, operator: &str, bound: &Scalar) -> Fragment {
     if let Scalar::Text(_) = bound {
         // Byte order is that of the string as it is: folding does not keep it.
         let mut rest = has_type(field, "metadata", "'text'");
-        rest.push(" AND ").append(compared(&field.exact(), operator, bind(bound)));
+        rest.push(" AND ")
+            .append(compared(&field.exact(), operator, bind(bound)));
         rest
     } else {
         has_type(field, "metadata_folded", NUMBER)
@@ -179,7 +253,9 @@ fn part(x: &str, comparison: &Comparison, text: &str) -> Fragment {
         Comparison::EndsWith { .. } => {
             let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
             let mut part = Fragment::new(format!("substr({x}, "));
-            part.bind(Bind::Int(-length)).push(") = ").bind(Bind::Text(text.to_owned()));
+            part.bind(Bind::Int(-length))
+                .push(") = ")
+                .bind(Bind::Text(text.to_owned()));
             part
         }
         _ => {
@@ -215,7 +291,11 @@ fn after(prefix: &str) -> Bound<String> {
     let mut chars: Vec<char> = prefix.chars().collect();
     while let Some(last) = chars.pop() {
         // Code points sort as their UTF-8 bytes do; the surrogates between are no characters.
-        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        let next = if last == '\u{d7ff}' {
+            Some('\u{e000}')
+        } else {
+            char::from_u32(u32::from(last) + 1)
+        };
         if let Some(next) = next {
             chars.push(next);
             return Bound::Excluded(chars.into_iter().collect());
@@ -228,7 +308,10 @@ fn after(prefix: &str) -> Bound<String> {
 /// but `T` and `Z`. A string with a smaller or equal (greater or equal) start has, folded, such a start as well,
 /// because only characters from `A` on change, and they stay above digits and punctuation.
 fn caseless_prefix(text: &str) -> &str {
-    let end = text.bytes().position(|byte| byte >= b'A').unwrap_or(text.len());
+    let end = text
+        .bytes()
+        .position(|byte| byte >= b'A')
+        .unwrap_or(text.len());
     &text[..end]
 }
 
@@ -243,13 +326,26 @@ fn has_type(field: &Field, column: &str, types: &str) -> Fragment {
 }
 
 fn value_in(field: &Field, column: &str) -> String {
-    if column == "metadata" { field.exact() } else { field.folded() }
+    if column == "metadata" {
+        field.exact()
+    } else {
+        field.folded()
+    }
 }
 
 /// The column whose strings are compared: the folded one, unless case matters and a string is there for it to matter.
-fn column_for<'v>(values: impl IntoIterator<Item = &'v Scalar>, case_sensitive: bool) -> &'static str {
-    let texts = values.into_iter().any(|value| matches!(value, Scalar::Text(_)));
-    if case_sensitive && texts { "metadata" } else { "metadata_folded" }
+fn column_for<'v>(
+    values: impl IntoIterator<Item = &'v Scalar>,
+    case_sensitive: bool,
+) -> &'static str {
+    let texts = values
+        .into_iter()
+        .any(|value| matches!(value, Scalar::Text(_)));
+    if case_sensitive && texts {
+        "metadata"
+    } else {
+        "metadata_folded"
+    }
 }
 
 const fn type_of(value: &Scalar) -> &'static str {

@@ -11,7 +11,12 @@ impl Field {
     pub(super) fn new(path: &MetadataPath) -> Self {
         let mut literal = String::from("'$");
         for segment in path.segments() {
-            debug_assert!(segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'), "guaranteed by MetadataPath");
+            debug_assert!(
+                segment
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-'),
+                "guaranteed by MetadataPath"
+            );
             literal.push_str(".\"");
             literal.push_str(segment);
             literal.push('"');
@@ -50,7 +55,9 @@ impl Field {
 pub(crate) fn index_statement(path: &MetadataPath) -> (String, String) {
     let name = index_name(path);
     let expression = Field::new(path).folded().replace("entries.", "");
-    let sql = format!("CREATE INDEX IF NOT EXISTS \"{name}\" ON entries (owner, {expression}, created_at, row_id)");
+    let sql = format!(
+        "CREATE INDEX IF NOT EXISTS \"{name}\" ON entries (owner, {expression}, created_at, row_id)"
+    );
     (name, sql)
 }
 

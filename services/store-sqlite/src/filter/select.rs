@@ -75,9 +75,16 @@ pub(crate) fn select(
         Access::Index(name) => _ = statement.push(&format!("INDEXED BY \"{name}\" WHERE ")),
     }
     statement.append(compile(filter, owner));
-    statement.push(" ORDER BY entries.created_at DESC, entries.row_id DESC LIMIT ").bind(Bind::Int(i64::from(page.limit)));
-    statement.push(" OFFSET ").bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
-    let row_ids = query::<Row>(conn, &statement)?.into_iter().map(|row| row.row_id).collect();
+    statement
+        .push(" ORDER BY entries.created_at DESC, entries.row_id DESC LIMIT ")
+        .bind(Bind::Int(i64::from(page.limit)));
+    statement
+        .push(" OFFSET ")
+        .bind(Bind::Int(i64::try_from(page.offset).unwrap_or(i64::MAX)));
+    let row_ids = query::<Row>(conn, &statement)?
+        .into_iter()
+        .map(|row| row.row_id)
+        .collect();
     Ok(Selected { row_ids, statement })
 }
 
@@ -98,7 +105,11 @@ pub(crate) fn candidates(
 fn ask(conn: &mut SqliteConnection, probes: Vec<Probe>, bound: usize) -> QueryResult<Candidates> {
     let mut best: Option<Vec<i64>> = None;
     let mut rarest: Option<(i64, String)> = None;
-    for Probe { statement, newest_first } in probes {
+    for Probe {
+        statement,
+        newest_first,
+    } in probes
+    {
         // An answer that would not be shorter is of no use.
         let bound = best.as_ref().map_or(bound, Vec::len);
         let rows = run(conn, statement, newest_first.is_some(), bound)?;
@@ -110,10 +121,17 @@ fn ask(conn: &mut SqliteConnection, probes: Vec<Probe>, bound: usize) -> QueryRe
             }
         } else if let (Some(index), Some(&oldest)) = (newest_first, rows.last()) {
             // Rows of an owner are numbered in time.
-            rarest = rarest.filter(|(reached, _)| *reached <= oldest).or(Some((oldest, index)));
+            rarest = rarest
+                .filter(|(reached, _)| *reached <= oldest)
+                .or(Some((oldest, index)));
         }
     }
-    Ok(best.map_or(Candidates::Many { rarest: rarest.map(|(_, index)| index) }, Candidates::All))
+    Ok(best.map_or(
+        Candidates::Many {
+            rarest: rarest.map(|(_, index)| index),
+        },
+        Candidates::All,
+    ))
 }
 
 /// How the rows of a filter are reached.
@@ -138,20 +156,30 @@ fn access(
         + usize::from(filter.content_type == Some(ContentType::Multimodal));
     let index = match asked.as_mut_slice() {
         // It gives the filter's rows, newest first, and there is nothing that would leave out more.
-        [Probe { newest_first: Some(index), .. }] if parts == 1 => Some(std::mem::take(index)),
+        [
+            Probe {
+                newest_first: Some(index),
+                ..
+            },
+        ] if parts == 1 => Some(std::mem::take(index)),
         _ => match ask(conn, asked, probe_bound(page, entries))? {
             Candidates::All(rows) => return Ok(Access::Rows(rows)),
             Candidates::Many { rarest } => rarest,
         },
     };
-    Ok(Access::Index(index.unwrap_or_else(|| "entries_by_time".to_owned())))
+    Ok(Access::Index(
+        index.unwrap_or_else(|| "entries_by_time".to_owned()),
+    ))
 }
 
 /// How many rows an index is asked for. With `n` entries and a page of `p`, a filter that more than √(n·p) rows satisfy
 /// fills the page after reading about √(n·p) rows newest first: at the bound both ways cost the same.
 fn probe_bound(page: Page, entries: i64) -> usize {
     let wanted = u64::from(page.limit).saturating_add(page.offset).max(1);
-    let rows = u64::try_from(entries).unwrap_or(0).saturating_mul(wanted).isqrt();
+    let rows = u64::try_from(entries)
+        .unwrap_or(0)
+        .saturating_mul(wanted)
+        .isqrt();
     usize::try_from(rows.clamp(200, 20_000)).unwrap_or(20_000)
 }
 
@@ -163,58 +191,117 @@ pub(super) fn probes(filter: &Filter, owner: i64, indexed: &[MetadataPath]) -> V
         // The patterns do not overlap.
         for (i, pattern) in threads.patterns().iter().enumerate() {
             probe.push(if i == 0 { "" } else { " UNION ALL " });
-            probe.push("SELECT row_id FROM entries INDEXED BY entries_by_thread WHERE owner = ").bind(Bind::Int(owner));
+            probe
+                .push("SELECT row_id FROM entries INDEXED BY entries_by_thread WHERE owner = ")
+                .bind(Bind::Int(owner));
             probe.push(" AND ").append(one_of("thread_id", pattern));
             probe = within_dates(probe, filter);
         }
-        probes.push(Probe { statement: probe, newest_first: None });
+        probes.push(Probe {
+            statement: probe,
+            newest_first: None,
+        });
     }
     if let Some(thread_id) = &filter.thread_id {
         let mut term = Fragment::new("thread_id = ");
         term.bind(Bind::Text(thread_id.as_str().to_owned()));
-        probes.push(through("entries_by_thread".to_owned(), true, term, owner, filter));
+        probes.push(through(
+            "entries_by_thread".to_owned(),
+            true,
+            term,
+            owner,
+            filter,
+        ));
     }
     if filter.content_type == Some(ContentType::Multimodal) {
-        probes.push(through("entries_with_images".to_owned(), true, Fragment::new("image_count > 0"), owner, filter));
+        probes.push(through(
+            "entries_with_images".to_owned(),
+            true,
+            Fragment::new("image_count > 0"),
+            owner,
+            filter,
+        ));
     }
     if let Some(tags) = &filter.tags {
         let mut probe = Fragment::new("SELECT DISTINCT row_id FROM entry_tags WHERE owner = ");
-        probe.bind(Bind::Int(owner)).push(" AND tag IN (").append(tag_list(tags)).push(")");
-        probes.push(Probe { statement: probe, newest_first: None });
+        probe
+            .bind(Bind::Int(owner))
+            .push(" AND tag IN (")
+            .append(tag_list(tags))
+            .push(")");
+        probes.push(Probe {
+            statement: probe,
+            newest_first: None,
+        });
     }
-    for condition in filter.conditions.iter().filter(|condition| indexed.contains(&condition.path)) {
+    for condition in filter
+        .conditions
+        .iter()
+        .filter(|condition| indexed.contains(&condition.path))
+    {
         if let Some(IndexTerm { term, ordered }) = condition::index_term(condition) {
-            probes.push(through(index_name(&condition.path), ordered, term, owner, filter));
+            probes.push(through(
+                index_name(&condition.path),
+                ordered,
+                term,
+                owner,
+                filter,
+            ));
         }
     }
     probes
 }
 
 /// The rows that the term selects of an index.
-fn through(index: String, newest_first: bool, term: Fragment, owner: i64, filter: &Filter) -> Probe {
-    let mut statement = Fragment::new(format!("SELECT row_id FROM entries INDEXED BY \"{index}\" WHERE owner = "));
+fn through(
+    index: String,
+    newest_first: bool,
+    term: Fragment,
+    owner: i64,
+    filter: &Filter,
+) -> Probe {
+    let mut statement = Fragment::new(format!(
+        "SELECT row_id FROM entries INDEXED BY \"{index}\" WHERE owner = "
+    ));
     statement.bind(Bind::Int(owner)).push(" AND ").append(term);
-    Probe { statement: within_dates(statement, filter), newest_first: newest_first.then_some(index) }
+    Probe {
+        statement: within_dates(statement, filter),
+        newest_first: newest_first.then_some(index),
+    }
 }
 
 /// All these indexes hold `created_at` too.
 fn within_dates(mut probe: Fragment, filter: &Filter) -> Fragment {
     if let Some(from) = filter.created_from {
-        probe.push(" AND created_at >= ").bind(Bind::Int(from.micros()));
+        probe
+            .push(" AND created_at >= ")
+            .bind(Bind::Int(from.micros()));
     }
     if let Some(to) = filter.created_to {
-        probe.push(" AND created_at <= ").bind(Bind::Int(to.micros()));
+        probe
+            .push(" AND created_at <= ")
+            .bind(Bind::Int(to.micros()));
     }
     probe
 }
 
 /// Up to one row more than the bound.
-fn run(conn: &mut SqliteConnection, mut probe: Fragment, newest_first: bool, bound: usize) -> QueryResult<Vec<i64>> {
+fn run(
+    conn: &mut SqliteConnection,
+    mut probe: Fragment,
+    newest_first: bool,
+    bound: usize,
+) -> QueryResult<Vec<i64>> {
     if newest_first {
         probe.push(" ORDER BY created_at DESC, row_id DESC");
     }
-    probe.push(" LIMIT ").bind(Bind::Int(i64::try_from(bound).unwrap_or(i64::MAX).saturating_add(1)));
-    Ok(query::<Row>(conn, &probe)?.into_iter().map(|row| row.row_id).collect())
+    probe.push(" LIMIT ").bind(Bind::Int(
+        i64::try_from(bound).unwrap_or(i64::MAX).saturating_add(1),
+    ));
+    Ok(query::<Row>(conn, &probe)?
+        .into_iter()
+        .map(|row| row.row_id)
+        .collect())
 }
 
 /// Row ids as JSON, so that any number of them is one bound value.

@@ -4,7 +4,11 @@ use context_text::{Query, fold};
 
 /// The expression for a query on the `text` column, and on the neighbours' words too `with_context`.
 pub(super) fn expression(query: &Query, with_context: bool) -> String {
-    let mut expression = String::from(if with_context { "{text ctx} : (" } else { "text : (" });
+    let mut expression = String::from(if with_context {
+        "{text ctx} : ("
+    } else {
+        "text : ("
+    });
     write(query, &mut expression);
     expression.push(')');
     expression

@@ -56,7 +56,11 @@ pub(super) fn expression(filter: &Filter) -> String {
         and(quoted(content_type(given)));
     }
     if let Some(tags) = &filter.tags {
-        let any: Vec<String> = tags.as_slice().iter().map(|given| quoted(&tag(given))).collect();
+        let any: Vec<String> = tags
+            .as_slice()
+            .iter()
+            .map(|given| quoted(&tag(given)))
+            .collect();
         and(format!("({})", any.join(" OR ")));
     }
     all

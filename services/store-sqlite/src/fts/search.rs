@@ -59,7 +59,16 @@ pub(crate) fn search(
     page: Page,
     indexed: &[MetadataPath],
 ) -> QueryResult<Found> {
-    let Filter { within, thread_id: _, source: _, tags: _, content_type: _, conditions, created_from, created_to } = filter;
+    let Filter {
+        within,
+        thread_id: _,
+        source: _,
+        tags: _,
+        content_type: _,
+        conditions,
+        created_from,
+        created_to,
+    } = filter;
     // What the scope column does not answer.
     let beyond_scope = Filter {
         within: within.clone(),
@@ -74,7 +83,14 @@ pub(crate) fn search(
         candidates(conn, &beyond_scope, owner, indexed, CANDIDATES)?
     };
     let (cap, context_weight) = (search.ranking_cap, search.context_weight);
-    let ranking = Ranking { filter, owner, cap, context_weight, joined: beyond_scope.count() > 0, reached };
+    let ranking = Ranking {
+        filter,
+        owner,
+        cap,
+        context_weight,
+        joined: beyond_scope.count() > 0,
+        reached,
+    };
     let (mut matches, mut capped, mut statement) = ranking.matches(conn, &search.query.query)?;
     let mut used_fallback = false;
     if let (true, Some(fallback)) = (matches.is_empty(), &search.query.fallback) {
@@ -83,7 +99,12 @@ pub(crate) fn search(
     }
     matches.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.row_id.cmp(&a.row_id)));
     let rows = ranking.page(conn, &matches, page)?;
-    Ok(Found { rows, used_fallback, capped_at: capped.then_some(search.ranking_cap), statement })
+    Ok(Found {
+        rows,
+        used_fallback,
+        capped_at: capped.then_some(search.ranking_cap),
+        statement,
+    })
 }
 
 struct Ranking<'s> {
@@ -98,25 +119,49 @@ struct Ranking<'s> {
 
 impl Ranking<'_> {
     /// The newest matches with their scores, up to the cap, and whether there are more.
-    fn matches(&self, conn: &mut SqliteConnection, query_tree: &Query) -> QueryResult<(Vec<Match>, bool, Fragment)> {
+    fn matches(
+        &self,
+        conn: &mut SqliteConnection,
+        query_tree: &Query,
+    ) -> QueryResult<(Vec<Match>, bool, Fragment)> {
         let fts = format!("fts_{}", self.owner);
-        let mut statement = Fragment::new(format!("SELECT {fts}.rowid AS row_id, match_score({fts}, "));
-        statement.bind(Bind::Int(i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX))).push(", ");
-        statement.bind(Bind::Float(self.context_weight)).push(&format!(") AS score FROM {fts}"));
+        let mut statement =
+            Fragment::new(format!("SELECT {fts}.rowid AS row_id, match_score({fts}, "));
+        statement
+            .bind(Bind::Int(
+                i64::try_from(query_tree.phrases()).unwrap_or(i64::MAX),
+            ))
+            .push(", ");
+        statement
+            .bind(Bind::Float(self.context_weight))
+            .push(&format!(") AS score FROM {fts}"));
         if self.joined {
-            statement.push(&format!(" CROSS JOIN entries ON entries.row_id = {fts}.rowid"));
+            statement.push(&format!(
+                " CROSS JOIN entries ON entries.row_id = {fts}.rowid"
+            ));
         }
         let mut expression = expression::expression(query_tree, self.context_weight > 0.0);
         expression.push_str(&scope::expression(self.filter));
-        statement.push(&format!(" WHERE {fts} MATCH ")).bind(Bind::Text(expression));
+        statement
+            .push(&format!(" WHERE {fts} MATCH "))
+            .bind(Bind::Text(expression));
         if let Candidates::All(rows) = &self.reached {
             // The plus keeps SQLite from running the whole match once for each row.
-            statement.push(&format!(" AND +{fts}.rowid IN (SELECT value FROM json_each(")).bind(Bind::Text(json_list(rows))).push("))");
+            statement
+                .push(&format!(
+                    " AND +{fts}.rowid IN (SELECT value FROM json_each("
+                ))
+                .bind(Bind::Text(json_list(rows)))
+                .push("))");
         }
         if self.joined {
-            statement.push(" AND ").append(compile(self.filter, self.owner));
+            statement
+                .push(" AND ")
+                .append(compile(self.filter, self.owner));
         }
-        statement.push(&format!(" ORDER BY {fts}.rowid DESC LIMIT ")).bind(Bind::Int(i64::from(self.cap) + 1));
+        statement
+            .push(&format!(" ORDER BY {fts}.rowid DESC LIMIT "))
+            .bind(Bind::Int(i64::from(self.cap) + 1));
         let mut matches = match &self.reached {
             Candidates::All(rows) if rows.is_empty() => Vec::new(),
             _ => query::<Match>(conn, &statement)?,
@@ -129,7 +174,12 @@ impl Ranking<'_> {
 
     /// The page of the sorted matches. A scope token is a hash, so the rows it selected are looked at once more, from
     /// the best on until the page is full.
-    fn page(&self, conn: &mut SqliteConnection, matches: &[Match], page: Page) -> QueryResult<Vec<(i64, f64)>> {
+    fn page(
+        &self,
+        conn: &mut SqliteConnection,
+        matches: &[Match],
+        page: Page,
+    ) -> QueryResult<Vec<(i64, f64)>> {
         let skip = usize::try_from(page.offset).unwrap_or(usize::MAX);
         let take = usize::try_from(page.limit).unwrap_or(usize::MAX);
         let scored = |found: &Match| (found.row_id, found.score);
@@ -144,12 +194,25 @@ impl Ranking<'_> {
             let (chunk, later) = rest.split_at(rest.len().min(wanted - kept.len()));
             rest = later;
             let ids: Vec<i64> = chunk.iter().map(|found| found.row_id).collect();
-            let mut statement = Fragment::new("SELECT entries.row_id AS row_id FROM entries NOT INDEXED WHERE entries.row_id IN (");
-            statement.push("SELECT value FROM json_each(").bind(Bind::Text(json_list(&ids))).push(")) AND ");
+            let mut statement = Fragment::new(
+                "SELECT entries.row_id AS row_id FROM entries NOT INDEXED WHERE entries.row_id IN (",
+            );
+            statement
+                .push("SELECT value FROM json_each(")
+                .bind(Bind::Text(json_list(&ids)))
+                .push(")) AND ");
             statement.append(compile(self.filter, self.owner));
-            let mut true_ids: Vec<i64> = query::<Row>(conn, &statement)?.into_iter().map(|row| row.row_id).collect();
+            let mut true_ids: Vec<i64> = query::<Row>(conn, &statement)?
+                .into_iter()
+                .map(|row| row.row_id)
+                .collect();
             true_ids.sort_unstable();
-            kept.extend(chunk.iter().filter(|found| true_ids.binary_search(&found.row_id).is_ok()).map(scored));
+            kept.extend(
+                chunk
+                    .iter()
+                    .filter(|found| true_ids.binary_search(&found.row_id).is_ok())
+                    .map(scored),
+            );
         }
         Ok(kept.into_iter().skip(skip).collect())
     }

@@ -47,7 +47,11 @@ pub(crate) struct Document<'e> {
 ///
 /// # Errors
 /// The database's.
-pub(crate) fn create_table(conn: &mut SqliteConnection, owner: i64, language: Language) -> QueryResult<()> {
+pub(crate) fn create_table(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    language: Language,
+) -> QueryResult<()> {
     let language = language.name();
     // Segments are merged by eights instead of fours: a third less is rewritten as the index grows, for a few more
     // look-ups in a search.
@@ -62,8 +66,20 @@ pub(crate) fn create_table(conn: &mut SqliteConnection, owner: i64, language: La
 ///
 /// # Errors
 /// The database's.
-pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, document: &Document<'_>) -> QueryResult<()> {
-    let Document { row_id, text, context, thread_id, source, content_type, tags } = document;
+pub(crate) fn insert(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    document: &Document<'_>,
+) -> QueryResult<()> {
+    let Document {
+        row_id,
+        text,
+        context,
+        thread_id,
+        source,
+        content_type,
+        tags,
+    } = document;
     let mut scope = String::with_capacity(32 + 18 * tags.len());
     scope.push(VERBATIM);
     scope.push_str(scope::source(*source));
@@ -80,7 +96,15 @@ pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, document: &Documen
     // At one place with the words, so that the column counts the same for every entry: 1.
     ctx.push_str("- ");
     ctx.push_str(context);
-    Insert { owner, row_id: *row_id, text: text.as_str(), ctx: &ctx, scope: &scope }.execute(conn).map(drop)
+    Insert {
+        owner,
+        row_id: *row_id,
+        text: text.as_str(),
+        ctx: &ctx,
+        scope: &scope,
+    }
+    .execute(conn)
+    .map(drop)
 }
 
 /// Takes an entry out of the index.
@@ -109,7 +133,10 @@ impl QueryFragment<Sqlite> for Insert<'_> {
         if self.owner > OWNERS_WITH_PREPARED_STATEMENTS {
             out.unsafe_to_cache_prepared();
         }
-        out.push_sql(&format!("INSERT INTO fts_{}(rowid, text, ctx, scope) VALUES (", self.owner));
+        out.push_sql(&format!(
+            "INSERT INTO fts_{}(rowid, text, ctx, scope) VALUES (",
+            self.owner
+        ));
         out.push_bind_param::<BigInt, _>(&self.row_id)?;
         out.push_sql(", ");
         out.push_bind_param::<Text, _>(self.text)?;
@@ -151,7 +178,9 @@ runs!(Insert<'_>, Delete);
 /// # Errors
 /// The database's.
 pub(crate) fn forget(conn: &mut SqliteConnection) -> QueryResult<()> {
-    diesel::delete(meta::table.find(MADE_WITH)).execute(conn).map(drop)
+    diesel::delete(meta::table.find(MADE_WITH))
+        .execute(conn)
+        .map(drop)
 }
 
 /// Indexes every entry again when the tables were made for another language or neighbourhood or by another analyzer, and
@@ -162,32 +191,57 @@ pub(crate) fn forget(conn: &mut SqliteConnection) -> QueryResult<()> {
 ///
 /// # Errors
 /// The database's.
-pub(crate) fn rebuild(conn: &mut SqliteConnection, language: Language, neighbourhood: Neighbourhood) -> QueryResult<bool> {
-    let wanted = format!("{} {ANALYZER_VERSION} {}", language.name(), neighbourhood.note());
+pub(crate) fn rebuild(
+    conn: &mut SqliteConnection,
+    language: Language,
+    neighbourhood: Neighbourhood,
+) -> QueryResult<bool> {
+    let wanted = format!(
+        "{} {ANALYZER_VERSION} {}",
+        language.name(),
+        neighbourhood.note()
+    );
     let mut neighbours = Neighbours::new(neighbourhood, Analyzer::new(language));
-    let made_with: Option<String> = meta::table.find(MADE_WITH).select(meta::value).first(conn).optional()?;
+    let made_with: Option<String> = meta::table
+        .find(MADE_WITH)
+        .select(meta::value)
+        .first(conn)
+        .optional()?;
     if made_with.as_deref() == Some(&*wanted) {
         return Ok(false);
     }
     conn.immediate_transaction(forget)?;
-    for owner in owners::table.select(owners::owner).order(owners::owner).load::<i64>(conn)? {
+    for owner in owners::table
+        .select(owners::owner)
+        .order(owners::owner)
+        .load::<i64>(conn)?
+    {
         conn.immediate_transaction(|conn| {
             conn.batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;
             create_table(conn, owner, language)
         })?;
         let mut last = owner << 40;
-        while let Some(next) = conn.immediate_transaction(|conn| index_slice(conn, owner, last, &mut neighbours))? {
+        while let Some(next) =
+            conn.immediate_transaction(|conn| index_slice(conn, owner, last, &mut neighbours))?
+        {
             last = next;
         }
     }
     conn.immediate_transaction(|conn| {
-        diesel::replace_into(meta::table).values((meta::key.eq(MADE_WITH), meta::value.eq(&wanted))).execute(conn)
+        diesel::replace_into(meta::table)
+            .values((meta::key.eq(MADE_WITH), meta::value.eq(&wanted)))
+            .execute(conn)
     })?;
     Ok(true)
 }
 
 /// Indexes the entries after a row and gives the last one, or `None` when there are no more.
-fn index_slice(conn: &mut SqliteConnection, owner: i64, after: i64, neighbours: &mut Neighbours) -> QueryResult<Option<i64>> {
+fn index_slice(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    after: i64,
+    neighbours: &mut Neighbours,
+) -> QueryResult<Option<i64>> {
     const SLICE: usize = 1000;
     // Texts may be megabytes long; only so many are in memory together.
     const ROWS: i64 = 20;
@@ -195,7 +249,11 @@ fn index_slice(conn: &mut SqliteConnection, owner: i64, after: i64, neighbours: 
     let mut indexed = 0;
     while indexed < SLICE {
         let rows: Vec<(i64, String, String, i64, i64, String, String)> = entries::table
-            .filter(entries::row_id.gt(last).and(entries::row_id.lt((owner + 1) << 40)))
+            .filter(
+                entries::row_id
+                    .gt(last)
+                    .and(entries::row_id.lt((owner + 1) << 40)),
+            )
             .order(entries::row_id)
             .limit(ROWS)
             .select((
@@ -210,14 +268,31 @@ fn index_slice(conn: &mut SqliteConnection, owner: i64, after: i64, neighbours: 
             .load(conn)?;
         let full = rows.len() == 20;
         for (row_id, thread_id, source, image_count, created_at, tags, text) in rows {
-            let source = if source == Source::Agent.as_str() { Source::Agent } else { Source::User };
-            let tags: Vec<String> =
-                serde_json::from_str(&tags).map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
+            let source = if source == Source::Agent.as_str() {
+                Source::Agent
+            } else {
+                Source::User
+            };
+            let tags: Vec<String> = serde_json::from_str(&tags)
+                .map_err(|error| diesel::result::Error::DeserializationError(error.into()))?;
             let content_type = ContentType::of(usize::from(image_count > 0));
-            let place = Place { owner, thread_id: &thread_id, created_at, row_id };
+            let place = Place {
+                owner,
+                thread_id: &thread_id,
+                created_at,
+                row_id,
+            };
             let context = neighbours.of_next(conn, &place, &text)?;
             let text = Indexable::plain(&text);
-            let document = Document { row_id, text: &text, context: &context, thread_id: &thread_id, source, content_type, tags: &tags };
+            let document = Document {
+                row_id,
+                text: &text,
+                context: &context,
+                thread_id: &thread_id,
+                source,
+                content_type,
+                tags: &tags,
+            };
             insert(conn, owner, &document)?;
             last = row_id;
             indexed += 1;

@@ -9,8 +9,18 @@ use crate::failure::Failure;
 use crate::schema::{denials, key_events};
 use crate::sql::{self, Bind, Fragment};
 
-pub(crate) fn record(conn: &mut SqliteConnection, owner: i64, denial: &Denial) -> Result<(), Failure> {
-    let Denial { at, key_id, operation, reason, attempts } = denial;
+pub(crate) fn record(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    denial: &Denial,
+) -> Result<(), Failure> {
+    let Denial {
+        at,
+        key_id,
+        operation,
+        reason,
+        attempts,
+    } = denial;
     diesel::insert_into(denials::table)
         .values((
             denials::owner.eq(owner),
@@ -24,8 +34,18 @@ pub(crate) fn record(conn: &mut SqliteConnection, owner: i64, denial: &Denial) -
     Ok(())
 }
 
-pub(crate) fn record_event(conn: &mut SqliteConnection, owner: i64, event: &KeyEvent) -> Result<(), Failure> {
-    let KeyEvent { id, at, actor, operation, key_id } = event;
+pub(crate) fn record_event(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    event: &KeyEvent,
+) -> Result<(), Failure> {
+    let KeyEvent {
+        id,
+        at,
+        actor,
+        operation,
+        key_id,
+    } = event;
     diesel::insert_into(key_events::table)
         .values((
             key_events::owner.eq(owner),
@@ -60,19 +80,44 @@ struct Row {
 }
 
 /// Lines from a moment on, oldest first.
-pub(crate) fn lines(conn: &mut SqliteConnection, owner: i64, from: Timestamp, limit: u32) -> QueryResult<Vec<AuditLine>> {
+pub(crate) fn lines(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    from: Timestamp,
+    limit: u32,
+) -> QueryResult<Vec<AuditLine>> {
     let mut select = Fragment::new(
         "SELECT * FROM (SELECT at, key_id, operation, entity, entity_id, revision, 'OK' AS outcome, 1 AS attempts FROM changes \
          WHERE owner = ",
     );
-    select.bind(Bind::Int(owner)).push(" AND at >= ").bind(Bind::Int(from.micros()));
+    select
+        .bind(Bind::Int(owner))
+        .push(" AND at >= ")
+        .bind(Bind::Int(from.micros()));
     select.push(" UNION ALL SELECT at, key_id, operation, NULL, NULL, NULL, reason, attempts FROM denials WHERE owner = ");
-    select.bind(Bind::Int(owner)).push(" AND at >= ").bind(Bind::Int(from.micros()));
+    select
+        .bind(Bind::Int(owner))
+        .push(" AND at >= ")
+        .bind(Bind::Int(from.micros()));
     select.push(" UNION ALL SELECT at, actor, operation, 'api_key', key_id, NULL, 'OK', 1 FROM key_events WHERE owner = ");
-    select.bind(Bind::Int(owner)).push(" AND at >= ").bind(Bind::Int(from.micros()));
-    select.push(") ORDER BY at, revision, entity_id LIMIT ").bind(Bind::Int(limit.into()));
+    select
+        .bind(Bind::Int(owner))
+        .push(" AND at >= ")
+        .bind(Bind::Int(from.micros()));
+    select
+        .push(") ORDER BY at, revision, entity_id LIMIT ")
+        .bind(Bind::Int(limit.into()));
     let rows: Vec<Row> = sql::query(conn, &select)?;
-    let line = |Row { at, key_id, operation, entity, entity_id, revision, outcome, attempts }| AuditLine {
+    let line = |Row {
+                    at,
+                    key_id,
+                    operation,
+                    entity,
+                    entity_id,
+                    revision,
+                    outcome,
+                    attempts,
+                }| AuditLine {
         at: Timestamp(at),
         key_id,
         operation,

@@ -23,7 +23,10 @@ struct Row {
 }
 
 /// Owners by name; one of them, or the first 10 000.
-pub(crate) fn summaries(conn: &mut SqliteConnection, owner: Option<i64>) -> QueryResult<Vec<OwnerSummary>> {
+pub(crate) fn summaries(
+    conn: &mut SqliteConnection,
+    owner: Option<i64>,
+) -> QueryResult<Vec<OwnerSummary>> {
     let mut select = Fragment::new(
         "SELECT o.owner_id, o.entry_count AS contexts, \
          (SELECT count(*) FROM artifacts a WHERE a.owner = o.owner) AS artifacts, \
@@ -34,7 +37,17 @@ pub(crate) fn summaries(conn: &mut SqliteConnection, owner: Option<i64>) -> Quer
     }
     select.push(" ORDER BY o.owner_id LIMIT 10000");
     let rows: Vec<Row> = sql::query(conn, &select)?;
-    let summary = |Row { owner_id, contexts, artifacts, keys }| OwnerSummary { owner: OwnerId::new(owner_id), contexts, artifacts, keys };
+    let summary = |Row {
+                       owner_id,
+                       contexts,
+                       artifacts,
+                       keys,
+                   }| OwnerSummary {
+        owner: OwnerId::new(owner_id),
+        contexts,
+        artifacts,
+        keys,
+    };
     Ok(rows.into_iter().map(summary).collect())
 }
 
@@ -67,9 +80,12 @@ pub(crate) fn erase(transaction: &mut Transaction<'_>) -> Result<Option<OwnerSum
     );
     for Name { name } in sql::query::<Name>(transaction.conn, &tables)? {
         // A name of our own migrations, never a caller's text; the owner is a number.
-        diesel::sql_query(format!("DELETE FROM \"{name}\" WHERE owner = {owner}")).execute(transaction.conn)?;
+        diesel::sql_query(format!("DELETE FROM \"{name}\" WHERE owner = {owner}"))
+            .execute(transaction.conn)?;
     }
-    transaction.conn.batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;
+    transaction
+        .conn
+        .batch_execute(&format!("DROP TABLE IF EXISTS fts_{owner}"))?;
     transaction.erased();
     Ok(summary)
 }

@@ -40,16 +40,31 @@ struct Row {
 
 impl Row {
     fn into_key(self) -> Result<StoredKey, StoreError> {
-        let Self { owner_id, key_id, name, lookup, hash, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at, digest } =
-            self;
+        let Self {
+            owner_id,
+            key_id,
+            name,
+            lookup,
+            hash,
+            scopes,
+            narrowing,
+            created_at,
+            expires_at,
+            last_used_at,
+            deactivated_at,
+            digest,
+        } = self;
         Ok(StoredKey {
             id: key_id,
             owner: OwnerId::new(owner_id),
             name,
-            lookup: lookup.try_into().map_err(|_| unreadable("lookup hash", None))?,
+            lookup: lookup
+                .try_into()
+                .map_err(|_| unreadable("lookup hash", None))?,
             hash,
             digest,
-            scopes: serde_json::from_str(&scopes).map_err(|e| unreadable("list of scopes", Some(e)))?,
+            scopes: serde_json::from_str(&scopes)
+                .map_err(|e| unreadable("list of scopes", Some(e)))?,
             narrowing,
             created_at: Timestamp(created_at),
             expires_at: expires_at.map(Timestamp),
@@ -60,12 +75,19 @@ impl Row {
 }
 
 /// Keys that satisfy `condition`, newest first.
-pub(crate) fn select(conn: &mut SqliteConnection, condition: Fragment, limit: i64) -> Result<Vec<StoredKey>, StoreError> {
+pub(crate) fn select(
+    conn: &mut SqliteConnection,
+    condition: Fragment,
+    limit: i64,
+) -> Result<Vec<StoredKey>, StoreError> {
     let mut select = Fragment::new(
         "SELECT o.owner_id, k.key_id, k.name, k.lookup, k.hash, k.scopes, k.narrowing, k.created_at, k.expires_at, k.last_used_at, \
          k.deactivated_at, k.digest FROM api_keys k JOIN owners o ON o.owner = k.owner WHERE ",
     );
-    select.append(condition).push(" ORDER BY k.created_at DESC, k.key_id DESC LIMIT ").bind(Bind::Int(limit));
+    select
+        .append(condition)
+        .push(" ORDER BY k.created_at DESC, k.key_id DESC LIMIT ")
+        .bind(Bind::Int(limit));
     let rows: Vec<Row> = sql::query(conn, &select).map_err(store_error)?;
     rows.into_iter().map(Row::into_key).collect()
 }
@@ -80,14 +102,32 @@ pub(crate) fn of_owner(owner: i64, id: Option<&str>) -> Fragment {
     let mut condition = Fragment::new("k.owner = ");
     condition.bind(Bind::Int(owner));
     if let Some(id) = id {
-        condition.push(" AND k.key_id = ").bind(Bind::Text(id.to_owned()));
+        condition
+            .push(" AND k.key_id = ")
+            .bind(Bind::Text(id.to_owned()));
     }
     condition
 }
 
-pub(crate) fn insert(conn: &mut SqliteConnection, owner: i64, key: &StoredKey) -> Result<(), Failure> {
-    let StoredKey { id, owner: _, name, lookup, hash, digest, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at } =
-        key;
+pub(crate) fn insert(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    key: &StoredKey,
+) -> Result<(), Failure> {
+    let StoredKey {
+        id,
+        owner: _,
+        name,
+        lookup,
+        hash,
+        digest,
+        scopes,
+        narrowing,
+        created_at,
+        expires_at,
+        last_used_at,
+        deactivated_at,
+    } = key;
     diesel::insert_into(api_keys::table)
         .values((
             api_keys::owner.eq(owner),
@@ -115,7 +155,9 @@ pub(crate) fn update(
     change: &KeyChange,
     event: &KeyEvent,
 ) -> Result<Option<StoredKey>, Failure> {
-    let Some(before) = one(conn, owner, id)? else { return Ok(None) };
+    let Some(before) = one(conn, owner, id)? else {
+        return Ok(None);
+    };
     let key = change.clone().of(before.clone());
     if key != before {
         put(conn, owner, &key)?;
@@ -125,16 +167,35 @@ pub(crate) fn update(
 }
 
 /// Switches a key off and stores another one in its place.
-pub(crate) fn replace(conn: &mut SqliteConnection, owner: i64, id: &str, new: &StoredKey, events: &[KeyEvent]) -> Result<bool, Failure> {
-    let Some(old) = one(conn, owner, id)?.filter(|key| key.deactivated_at.is_none()) else { return Ok(false) };
-    put(conn, owner, &StoredKey { deactivated_at: Some(new.created_at), ..old })?;
+pub(crate) fn replace(
+    conn: &mut SqliteConnection,
+    owner: i64,
+    id: &str,
+    new: &StoredKey,
+    events: &[KeyEvent],
+) -> Result<bool, Failure> {
+    let Some(old) = one(conn, owner, id)?.filter(|key| key.deactivated_at.is_none()) else {
+        return Ok(false);
+    };
+    put(
+        conn,
+        owner,
+        &StoredKey {
+            deactivated_at: Some(new.created_at),
+            ..old
+        },
+    )?;
     insert(conn, owner, new)?;
-    events.iter().try_for_each(|event| audit::record_event(conn, owner, event))?;
+    events
+        .iter()
+        .try_for_each(|event| audit::record_event(conn, owner, event))?;
     Ok(true)
 }
 
 fn one(conn: &mut SqliteConnection, owner: i64, id: &str) -> Result<Option<StoredKey>, Failure> {
-    Ok(select(conn, of_owner(owner, Some(id)), 1).map_err(Failure::Rejected)?.pop())
+    Ok(select(conn, of_owner(owner, Some(id)), 1)
+        .map_err(Failure::Rejected)?
+        .pop())
 }
 
 /// Writes what can change of a key.

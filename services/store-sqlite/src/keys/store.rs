@@ -2,7 +2,10 @@
 
 use async_trait::async_trait;
 use context_model::Timestamp;
-use context_store::{AuditLine, Denial, KeyChange, KeyEvent, KeyStore, Once, OwnerId, OwnerSummary, Read, Result, StoredKey, WriteOptions};
+use context_store::{
+    AuditLine, Denial, KeyChange, KeyEvent, KeyStore, Once, OwnerId, OwnerSummary, Read, Result,
+    StoredKey, WriteOptions,
+};
 
 use super::{audit, erase, rows};
 use crate::failure::{Failure, store_error};
@@ -21,13 +24,25 @@ impl SqliteStore {
         now: Timestamp,
         mut work: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, Failure> + Send + 'static,
     ) -> Result<T> {
-        let options = WriteOptions { now, idempotency: None, key_id: None, embeddings: Vec::new() };
-        let written = self.write(owner, options, REQUEST_BYTES, move |transaction| work(transaction).map(Once)).await?;
+        let options = WriteOptions {
+            now,
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
+        let written = self
+            .write(owner, options, REQUEST_BYTES, move |transaction| {
+                work(transaction).map(Once)
+            })
+            .await?;
         Ok(written.outcome.0)
     }
 
     async fn owner_exists(&self, owner: &OwnerId) -> Result<bool> {
-        self.read(&self.points, owner, Read::default(), |_, owner| Ok(owner.is_some())).await
+        self.read(&self.points, owner, Read::default(), |_, owner| {
+            Ok(owner.is_some())
+        })
+        .await
     }
 }
 
@@ -39,7 +54,11 @@ impl KeyStore for SqliteStore {
     }
 
     async fn list_owners(&self) -> Result<Vec<OwnerSummary>> {
-        self.searches.read(None, |conn| erase::summaries(conn, None).map_err(store_error)).await
+        self.searches
+            .read(None, |conn| {
+                erase::summaries(conn, None).map_err(store_error)
+            })
+            .await
     }
 
     async fn erase_owner(&self, owner: &OwnerId, now: Timestamp) -> Result<Option<OwnerSummary>> {
@@ -63,17 +82,37 @@ impl KeyStore for SqliteStore {
         if !self.owner_exists(&owner).await? {
             return Ok(false);
         }
-        self.administer(&owner, now, move |transaction| rows::replace(transaction.conn, transaction.owner.owner, &id, &key, &events)).await
+        self.administer(&owner, now, move |transaction| {
+            rows::replace(
+                transaction.conn,
+                transaction.owner.owner,
+                &id,
+                &key,
+                &events,
+            )
+        })
+        .await
     }
 
-    async fn store_digest(&self, owner: &OwnerId, id: &str, digest: &str, now: Timestamp) -> Result<()> {
+    async fn store_digest(
+        &self,
+        owner: &OwnerId,
+        id: &str,
+        digest: &str,
+        now: Timestamp,
+    ) -> Result<()> {
         if !self.owner_exists(owner).await? {
             return Ok(());
         }
         let (id, digest) = (id.to_owned(), digest.to_owned());
         self.administer(owner, now, move |transaction| {
-            let sql = "UPDATE api_keys SET digest = ? WHERE owner = ? AND key_id = ? AND digest IS NULL";
-            let values = [Value::Text(&digest), Value::Int(transaction.owner.owner), Value::Text(&id)];
+            let sql =
+                "UPDATE api_keys SET digest = ? WHERE owner = ? AND key_id = ? AND digest IS NULL";
+            let values = [
+                Value::Text(&digest),
+                Value::Int(transaction.owner.owner),
+                Value::Text(&id),
+            ];
             statement::execute(transaction.conn, sql, &values)?;
             Ok(())
         })
@@ -81,39 +120,72 @@ impl KeyStore for SqliteStore {
     }
 
     async fn active_keys(&self, limit: u32) -> Result<Vec<StoredKey>> {
-        self.points.read(None, move |conn| rows::select(conn, rows::active(), limit.into())).await
+        self.points
+            .read(None, move |conn| {
+                rows::select(conn, rows::active(), limit.into())
+            })
+            .await
     }
 
     async fn keys_by_lookup(&self, lookup: [u8; 32]) -> Result<Vec<StoredKey>> {
         let mut condition = Fragment::new("k.lookup = ");
         condition.bind(Bind::Blob(lookup.to_vec()));
-        self.points.read(None, move |conn| rows::select(conn, condition, 16)).await
+        self.points
+            .read(None, move |conn| rows::select(conn, condition, 16))
+            .await
     }
 
     async fn key(&self, owner: &OwnerId, id: &str) -> Result<Option<StoredKey>> {
         let id = id.to_owned();
-        self.read(&self.points, owner, Read::default(), move |conn, owner| match owner {
-            Some(owner) => Ok(rows::select(conn, rows::of_owner(owner.owner, Some(&id)), 1)?.pop()),
-            None => Ok(None),
-        })
+        self.read(
+            &self.points,
+            owner,
+            Read::default(),
+            move |conn, owner| match owner {
+                Some(owner) => {
+                    Ok(rows::select(conn, rows::of_owner(owner.owner, Some(&id)), 1)?.pop())
+                }
+                None => Ok(None),
+            },
+        )
         .await
     }
 
     async fn list_keys(&self, owner: &OwnerId) -> Result<Vec<StoredKey>> {
-        self.read(&self.points, owner, Read::default(), |conn, owner| match owner {
-            Some(owner) => rows::select(conn, rows::of_owner(owner.owner, None), 1000),
-            None => Ok(Vec::new()),
-        })
+        self.read(
+            &self.points,
+            owner,
+            Read::default(),
+            |conn, owner| match owner {
+                Some(owner) => rows::select(conn, rows::of_owner(owner.owner, None), 1000),
+                None => Ok(Vec::new()),
+            },
+        )
         .await
     }
 
-    async fn update_key(&self, owner: &OwnerId, id: &str, change: KeyChange, event: KeyEvent) -> Result<Option<StoredKey>> {
+    async fn update_key(
+        &self,
+        owner: &OwnerId,
+        id: &str,
+        change: KeyChange,
+        event: KeyEvent,
+    ) -> Result<Option<StoredKey>> {
         // Asking for a key must not make its owner.
         if !self.owner_exists(owner).await? {
             return Ok(None);
         }
         let (id, now) = (id.to_owned(), event.at);
-        self.administer(owner, now, move |transaction| rows::update(transaction.conn, transaction.owner.owner, &id, &change, &event)).await
+        self.administer(owner, now, move |transaction| {
+            rows::update(
+                transaction.conn,
+                transaction.owner.owner,
+                &id,
+                &change,
+                &event,
+            )
+        })
+        .await
     }
 
     async fn touch_key(&self, owner: &OwnerId, id: &str, at: Timestamp) -> Result<()> {
@@ -123,7 +195,11 @@ impl KeyStore for SqliteStore {
         let id = id.to_owned();
         self.administer(owner, at, move |transaction| {
             let sql = "UPDATE api_keys SET last_used_at = ? WHERE owner = ? AND key_id = ?";
-            let values = [Value::Int(at.micros()), Value::Int(transaction.owner.owner), Value::Text(&id)];
+            let values = [
+                Value::Int(at.micros()),
+                Value::Int(transaction.owner.owner),
+                Value::Text(&id),
+            ];
             statement::execute(transaction.conn, sql, &values)?;
             Ok(())
         })
@@ -135,14 +211,27 @@ impl KeyStore for SqliteStore {
             return Ok(());
         }
         let now = denial.at;
-        self.administer(owner, now, move |transaction| audit::record(transaction.conn, transaction.owner.owner, &denial)).await
+        self.administer(owner, now, move |transaction| {
+            audit::record(transaction.conn, transaction.owner.owner, &denial)
+        })
+        .await
     }
 
-    async fn audit_log(&self, owner: &OwnerId, from: Timestamp, limit: u32) -> Result<Vec<AuditLine>> {
-        self.read(&self.searches, owner, Read::default(), move |conn, owner| match owner {
-            Some(owner) => audit::lines(conn, owner.owner, from, limit).map_err(store_error),
-            None => Ok(Vec::new()),
-        })
+    async fn audit_log(
+        &self,
+        owner: &OwnerId,
+        from: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<AuditLine>> {
+        self.read(
+            &self.searches,
+            owner,
+            Read::default(),
+            move |conn, owner| match owner {
+                Some(owner) => audit::lines(conn, owner.owner, from, limit).map_err(store_error),
+                None => Ok(Vec::new()),
+            },
+        )
         .await
     }
 }

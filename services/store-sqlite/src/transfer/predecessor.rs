@@ -40,17 +40,36 @@ struct ColumnRow {
 
 impl OldFile {
     pub async fn open(mut worker: Worker, path: &Path) -> Result<Self, TransferError> {
-        let columns = Fragment::new("SELECT name, type AS kind FROM pragma_table_info('context_entries')");
-        let columns: Vec<ColumnRow> = worker.run(move |conn| sql::query::<ColumnRow>(conn, &columns)).await?;
+        let columns =
+            Fragment::new("SELECT name, type AS kind FROM pragma_table_info('context_entries')");
+        let columns: Vec<ColumnRow> = worker
+            .run(move |conn| sql::query::<ColumnRow>(conn, &columns))
+            .await?;
         let has = |name: &str| columns.iter().any(|column| column.name == name);
-        if !["id", "thread_id", "source", "text_content", "metadata", "created_at"].into_iter().all(has) {
+        if ![
+            "id",
+            "thread_id",
+            "source",
+            "text_content",
+            "metadata",
+            "created_at",
+        ]
+        .into_iter()
+        .all(has)
+        {
             return Err(TransferError::Refused(format!(
                 "the database {} was made neither by this service nor by an mcp-context-server",
                 path.display()
             )));
         }
-        let uuids = columns.iter().any(|column| column.name == "id" && column.kind.eq_ignore_ascii_case("text"));
-        let shape = Shape { uuids, summaries: has("summary"), versions: has("version") };
+        let uuids = columns
+            .iter()
+            .any(|column| column.name == "id" && column.kind.eq_ignore_ascii_case("text"));
+        let shape = Shape {
+            uuids,
+            summaries: has("summary"),
+            versions: has("version"),
+        };
         Ok(Self { worker, shape })
     }
 }
@@ -108,7 +127,11 @@ struct ImageRow {
 
 impl Shape {
     fn old_id(self, text: &str) -> Option<OldId> {
-        if self.uuids { OldId::parse_uuid(text) } else { text.parse().ok().map(OldId::Number) }
+        if self.uuids {
+            OldId::parse_uuid(text)
+        } else {
+            text.parse().ok().map(OldId::Number)
+        }
     }
 
     fn bind(self, id: OldId) -> Bind {
@@ -128,14 +151,16 @@ impl Shape {
             })
             .collect();
         let mut list = Fragment::new("(SELECT value FROM json_each(");
-        list.bind(Bind::Text(serde_json::json!(ids).to_string())).push("))");
+        list.bind(Bind::Text(serde_json::json!(ids).to_string()))
+            .push("))");
         list
     }
 }
 
 /// The old server writes UTC, with or without saying so.
 fn moment(text: Option<String>) -> Option<i64> {
-    text.and_then(|text| Timestamp::parse(&text, false).ok()).map(Timestamp::micros)
+    text.and_then(|text| Timestamp::parse(&text, false).ok())
+        .map(Timestamp::micros)
 }
 
 #[async_trait]
@@ -150,12 +175,26 @@ impl OldDatabase for OldFile {
             "SELECT CAST(e.id AS TEXT) AS id, octet_length(coalesce(e.text_content, '')) + octet_length(coalesce(e.metadata, '')) AS bytes, \
              (SELECT count(*) FROM image_attachments i WHERE i.context_entry_id = e.id) AS images FROM context_entries e ORDER BY ",
         );
-        select.push(if shape.uuids { "e.created_at, e.id" } else { "e.id" });
-        let rows: Vec<ListRow> = self.worker.run(move |conn| sql::query::<ListRow>(conn, &select)).await?;
+        select.push(if shape.uuids {
+            "e.created_at, e.id"
+        } else {
+            "e.id"
+        });
+        let rows: Vec<ListRow> = self
+            .worker
+            .run(move |conn| sql::query::<ListRow>(conn, &select))
+            .await?;
         let small = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
         let listed = |ListRow { id, bytes, images }| match shape.old_id(&id) {
-            Some(id) => Ok(Listed { id, bytes: small(bytes), images: small(images) }),
-            None => Err(TransferError::Refused(format!("the entry `{id}` of {shown} has an id that is no {}", shape.name()))),
+            Some(id) => Ok(Listed {
+                id,
+                bytes: small(bytes),
+                images: small(images),
+            }),
+            None => Err(TransferError::Refused(format!(
+                "the entry `{id}` of {shown} has an id that is no {}",
+                shape.name()
+            ))),
         };
         rows.into_iter().map(listed).collect()
     }
@@ -166,30 +205,82 @@ impl OldDatabase for OldFile {
             "SELECT CAST(id AS TEXT) AS id, CAST(thread_id AS TEXT) AS thread_id, source, CAST(text_content AS TEXT) AS text, \
              CAST(metadata AS TEXT) AS metadata, CAST(created_at AS TEXT) AS created_at, CAST(updated_at AS TEXT) AS updated_at, ",
         );
-        select.push(if shape.summaries { "CAST(summary AS TEXT) AS summary, " } else { "NULL AS summary, " });
-        select.push(if shape.versions { "version AS changes" } else { "0 AS changes" });
-        select.push(" FROM context_entries WHERE id IN ").append(shape.among(ids));
-        let mut tags =
-            Fragment::new("SELECT CAST(context_entry_id AS TEXT) AS id, CAST(tag AS TEXT) AS tag FROM tags WHERE context_entry_id IN ");
-        tags.append(shape.among(ids)).push(" ORDER BY context_entry_id, tag");
+        select.push(if shape.summaries {
+            "CAST(summary AS TEXT) AS summary, "
+        } else {
+            "NULL AS summary, "
+        });
+        select.push(if shape.versions {
+            "version AS changes"
+        } else {
+            "0 AS changes"
+        });
+        select
+            .push(" FROM context_entries WHERE id IN ")
+            .append(shape.among(ids));
+        let mut tags = Fragment::new(
+            "SELECT CAST(context_entry_id AS TEXT) AS id, CAST(tag AS TEXT) AS tag FROM tags WHERE context_entry_id IN ",
+        );
+        tags.append(shape.among(ids))
+            .push(" ORDER BY context_entry_id, tag");
         let read = move |conn: &mut diesel::sqlite::SqliteConnection| {
-            Ok::<_, diesel::result::Error>((sql::query::<EntryRow>(conn, &select)?, sql::query::<TagRow>(conn, &tags)?))
+            Ok::<_, diesel::result::Error>((
+                sql::query::<EntryRow>(conn, &select)?,
+                sql::query::<TagRow>(conn, &tags)?,
+            ))
         };
         let (rows, tags) = self.worker.run(read).await?;
         let mut found: HashMap<OldId, OldEntry> = HashMap::with_capacity(rows.len());
-        for EntryRow { id, thread_id, source, text, metadata, summary, created_at, updated_at, changes } in rows {
-            let Some(id) = shape.old_id(&id) else { continue };
-            let (text, created_at, updated_at) = (text.unwrap_or_default(), moment(created_at), moment(updated_at));
+        for EntryRow {
+            id,
+            thread_id,
+            source,
+            text,
+            metadata,
+            summary,
+            created_at,
+            updated_at,
+            changes,
+        } in rows
+        {
+            let Some(id) = shape.old_id(&id) else {
+                continue;
+            };
+            let (text, created_at, updated_at) = (
+                text.unwrap_or_default(),
+                moment(created_at),
+                moment(updated_at),
+            );
             let tags = Vec::new();
-            found.insert(id, OldEntry { thread_id, source, text, metadata, summary, created_at, updated_at, changes, tags });
+            found.insert(
+                id,
+                OldEntry {
+                    thread_id,
+                    source,
+                    text,
+                    metadata,
+                    summary,
+                    created_at,
+                    updated_at,
+                    changes,
+                    tags,
+                },
+            );
         }
         for TagRow { id, tag } in tags {
             if let Some(entry) = shape.old_id(&id).and_then(|id| found.get_mut(&id)) {
                 entry.tags.push(tag);
             }
         }
-        let gone = |id: &OldId| TransferError::Refused(format!("the entry {id} of {} cannot be read", self.worker.shown));
-        ids.iter().map(|id| found.remove(id).ok_or_else(|| gone(id))).collect()
+        let gone = |id: &OldId| {
+            TransferError::Refused(format!(
+                "the entry {id} of {} cannot be read",
+                self.worker.shown
+            ))
+        };
+        ids.iter()
+            .map(|id| found.remove(id).ok_or_else(|| gone(id)))
+            .collect()
     }
 
     async fn images(&mut self, id: OldId) -> Result<Vec<OldImage>, TransferError> {
@@ -197,9 +288,27 @@ impl OldDatabase for OldFile {
             "SELECT CAST(image_data AS BLOB) AS data, CAST(mime_type AS TEXT) AS mime_type, CAST(image_metadata AS TEXT) AS metadata \
              FROM image_attachments WHERE context_entry_id = ",
         );
-        select.bind(self.shape.bind(id)).push(" ORDER BY position, id");
-        let rows: Vec<ImageRow> = self.worker.run(move |conn| sql::query::<ImageRow>(conn, &select)).await?;
-        Ok(rows.into_iter().map(|ImageRow { data, mime_type, metadata }| OldImage { data, mime_type, metadata }).collect())
+        select
+            .bind(self.shape.bind(id))
+            .push(" ORDER BY position, id");
+        let rows: Vec<ImageRow> = self
+            .worker
+            .run(move |conn| sql::query::<ImageRow>(conn, &select))
+            .await?;
+        Ok(rows
+            .into_iter()
+            .map(
+                |ImageRow {
+                     data,
+                     mime_type,
+                     metadata,
+                 }| OldImage {
+                    data,
+                    mime_type,
+                    metadata,
+                },
+            )
+            .collect())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reading rows of any table.
 
-use context_store::transfer::{BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, OWNERS_AT_ONCE, Row, Slots, Table};
+use context_store::transfer::{
+    BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, OWNERS_AT_ONCE, Row, Slots, Table,
+};
 use context_store::{EmbeddingModel, OwnerId, StoreError};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
@@ -42,12 +44,33 @@ struct Loaded {
 
 impl Loaded {
     fn into_slots(self) -> Slots {
-        let Self { i0, i1, i2, i3, i4, t0, t1, t2, t3, t4, t5, b0, b1 } = self;
-        Slots { ints: [i0, i1, i2, i3, i4], texts: [t0, t1, t2, t3, t4, t5], bytes: [b0, b1] }
+        let Self {
+            i0,
+            i1,
+            i2,
+            i3,
+            i4,
+            t0,
+            t1,
+            t2,
+            t3,
+            t4,
+            t5,
+            b0,
+            b1,
+        } = self;
+        Slots {
+            ints: [i0, i1, i2, i3, i4],
+            texts: [t0, t1, t2, t3, t4, t5],
+            bytes: [b0, b1],
+        }
     }
 
     fn into_row(self, table: &Table) -> Result<Row, StoreError> {
-        let mut row = self.into_slots().into_row(table).ok_or_else(|| unreadable(table.name, None))?;
+        let mut row = self
+            .into_slots()
+            .into_row(table)
+            .ok_or_else(|| unreadable(table.name, None))?;
         with_ids(&mut row.0, table);
         Ok(row)
     }
@@ -70,7 +93,11 @@ pub(super) fn is_row_id(table: &Table, column: &Column) -> bool {
 }
 
 fn expression(table: &Table, column: &Column) -> String {
-    if is_row_id(table, column) { "row_id".to_owned() } else { format!("\"{}\"", column.name) }
+    if is_row_id(table, column) {
+        "row_id".to_owned()
+    } else {
+        format!("\"{}\"", column.name)
+    }
 }
 
 /// Whether its rows belong to a set of vectors, of which the one in use is moved.
@@ -82,11 +109,21 @@ fn is_of_a_set(table: &Table) -> bool {
 pub(super) fn model(conn: &mut SqliteConnection) -> QueryResult<Option<(i64, EmbeddingModel)>> {
     let found: Option<(i64, String, i64)> = embedding_sets::table
         .filter(embedding_sets::current.eq(1))
-        .select((embedding_sets::set_id, embedding_sets::model, embedding_sets::dimensions))
+        .select((
+            embedding_sets::set_id,
+            embedding_sets::model,
+            embedding_sets::dimensions,
+        ))
         .get_result(conn)
         .optional()?;
     let model = |(set, identity, dimensions): (i64, String, i64)| {
-        (set, EmbeddingModel { identity, dimensions: u32::try_from(dimensions).unwrap_or(0) })
+        (
+            set,
+            EmbeddingModel {
+                identity,
+                dimensions: u32::try_from(dimensions).unwrap_or(0),
+            },
+        )
     };
     Ok(found.map(model))
 }
@@ -98,18 +135,29 @@ fn set(conn: &mut SqliteConnection) -> Result<i64, StoreError> {
 
 /// The owner's number.
 pub(super) fn number(conn: &mut SqliteConnection, owner: &OwnerId) -> QueryResult<Option<i64>> {
-    owners::table.filter(owners::owner_id.eq(owner.as_str())).select(owners::owner).get_result(conn).optional()
+    owners::table
+        .filter(owners::owner_id.eq(owner.as_str()))
+        .select(owners::owner)
+        .get_result(conn)
+        .optional()
 }
 
 /// Owners by name.
-pub(super) fn owners(conn: &mut SqliteConnection, after: Option<&OwnerId>) -> QueryResult<Vec<Head>> {
+pub(super) fn owners(
+    conn: &mut SqliteConnection,
+    after: Option<&OwnerId>,
+) -> QueryResult<Vec<Head>> {
     let rows: Vec<(String, i64, i64)> = owners::table
         .filter(owners::owner_id.gt(after.map_or("", OwnerId::as_str)))
         .order(owners::owner_id)
         .limit(i64::try_from(OWNERS_AT_ONCE).unwrap_or(i64::MAX))
         .select((owners::owner_id, owners::revision, owners::next_id))
         .load(conn)?;
-    let head = |(owner, revision, next_id)| Head { owner: OwnerId::new(owner), revision, next_id };
+    let head = |(owner, revision, next_id)| Head {
+        owner: OwnerId::new(owner),
+        revision,
+        next_id,
+    };
     Ok(rows.into_iter().map(head).collect())
 }
 
@@ -125,19 +173,37 @@ pub(super) fn count(conn: &mut SqliteConnection, table: &Table) -> Result<u64, S
         count.push(" WHERE set_id = ").bind(Bind::Int(set(conn)?));
     }
     let rows: Vec<Count> = sql::query(conn, &count).map_err(store_error)?;
-    Ok(rows.first().and_then(|count| u64::try_from(count.rows).ok()).unwrap_or(0))
+    Ok(rows
+        .first()
+        .and_then(|count| u64::try_from(count.rows).ok())
+        .unwrap_or(0))
 }
 
 /// The owner's rows after this key.
-pub(super) fn rows(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, StoreError> {
-    let Some(owner) = number(conn, owner).map_err(store_error)? else { return Ok(Vec::new()) };
+pub(super) fn rows(
+    conn: &mut SqliteConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    after: &[Cell],
+) -> Result<Vec<Row>, StoreError> {
+    let Some(owner) = number(conn, owner).map_err(store_error)? else {
+        return Ok(Vec::new());
+    };
     let mut select = Fragment::new("SELECT ");
     select.push(&table.select_list(|column| expression(table, column), |_| "NULL"));
     match table.name {
         "entries" | "chunks" => {
-            select.push(if table.name == "chunks" { " FROM chunks JOIN vectors USING (chunk_id)" } else { " FROM entries" });
-            select.push(" WHERE row_id >= ").bind(Bind::Int(owner << 40));
-            select.push(" AND row_id < ").bind(Bind::Int((owner + 1) << 40));
+            select.push(if table.name == "chunks" {
+                " FROM chunks JOIN vectors USING (chunk_id)"
+            } else {
+                " FROM entries"
+            });
+            select
+                .push(" WHERE row_id >= ")
+                .bind(Bind::Int(owner << 40));
+            select
+                .push(" AND row_id < ")
+                .bind(Bind::Int((owner + 1) << 40));
         }
         "denials" => {
             // They have no key of their own.
@@ -148,7 +214,9 @@ pub(super) fn rows(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static
             select.bind(Bind::Int(owner)).push(") WHERE 1");
         }
         name => {
-            select.push(&format!(" FROM \"{name}\" WHERE owner = ")).bind(Bind::Int(owner));
+            select
+                .push(&format!(" FROM \"{name}\" WHERE owner = "))
+                .bind(Bind::Int(owner));
         }
     }
     if is_of_a_set(table) {
@@ -157,17 +225,29 @@ pub(super) fn rows(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static
     if !after.is_empty() {
         select.append(compared(owner, table, ">", after)?);
     }
-    select.push(&format!(" ORDER BY {} LIMIT {BATCH_ROWS}", key_columns(table)));
+    select.push(&format!(
+        " ORDER BY {} LIMIT {BATCH_ROWS}",
+        key_columns(table)
+    ));
     load(conn, table, &select)
 }
 
 fn key_columns(table: &Table) -> String {
-    let keys: Vec<String> = table.key_columns().iter().map(|column| expression(table, column)).collect();
+    let keys: Vec<String> = table
+        .key_columns()
+        .iter()
+        .map(|column| expression(table, column))
+        .collect();
     keys.join(", ")
 }
 
 /// The condition that compares rows' keys with this one.
-fn compared(owner: i64, table: &Table, operator: &str, key: &[Cell]) -> Result<Fragment, StoreError> {
+fn compared(
+    owner: i64,
+    table: &Table,
+    operator: &str,
+    key: &[Cell],
+) -> Result<Fragment, StoreError> {
     let mut condition = Fragment::new(format!(" AND ({}) {operator} (", key_columns(table)));
     for (at, (cell, column)) in key.iter().zip(table.key_columns()).enumerate() {
         condition.push(if at == 0 { "" } else { ", " });
@@ -175,7 +255,9 @@ fn compared(owner: i64, table: &Table, operator: &str, key: &[Cell]) -> Result<F
             Cell::Int(id) if is_row_id(table, column) => Bind::Int(owner << 40 | id),
             Cell::Int(value) => Bind::Int(*value),
             Cell::Text(text) => Bind::Text(text.clone()),
-            Cell::Null | Cell::List(_) | Cell::Bytes(_) => return Err(unreadable("place of a migration", None)),
+            Cell::Null | Cell::List(_) | Cell::Bytes(_) => {
+                return Err(unreadable("place of a migration", None));
+            }
         });
     }
     condition.push(")");
@@ -189,7 +271,9 @@ pub(super) fn keys(
     table: &'static Table,
     after: &[Cell],
 ) -> Result<Vec<Vec<Cell>>, StoreError> {
-    let Some(owner) = number(conn, owner).map_err(store_error)? else { return Ok(Vec::new()) };
+    let Some(owner) = number(conn, owner).map_err(store_error)? else {
+        return Ok(Vec::new());
+    };
     let from = match table.name {
         "entries" => "entries INDEXED BY entries_by_time",
         "artifact_versions" => "artifact_versions INDEXED BY artifact_versions_by_number",
@@ -197,27 +281,52 @@ pub(super) fn keys(
     };
     let mut select = Fragment::new("SELECT ");
     select.push(&table.key_list(|column| expression(table, column), |_| "NULL"));
-    select.push(&format!(" FROM {from} WHERE owner = ")).bind(Bind::Int(owner));
+    select
+        .push(&format!(" FROM {from} WHERE owner = "))
+        .bind(Bind::Int(owner));
     if !after.is_empty() {
         select.append(compared(owner, table, ">", after)?);
     }
-    select.push(&format!(" ORDER BY {} LIMIT {BATCH_ROWS}", key_columns(table)));
+    select.push(&format!(
+        " ORDER BY {} LIMIT {BATCH_ROWS}",
+        key_columns(table)
+    ));
     let key = |loaded: Loaded| {
-        let mut key = loaded.into_slots().into_key(table).ok_or_else(|| unreadable(table.name, None))?;
+        let mut key = loaded
+            .into_slots()
+            .into_key(table)
+            .ok_or_else(|| unreadable(table.name, None))?;
         with_ids(&mut key, table);
         Ok(key)
     };
-    sql::query::<Loaded>(conn, &select).map_err(store_error)?.into_iter().map(key).collect()
+    sql::query::<Loaded>(conn, &select)
+        .map_err(store_error)?
+        .into_iter()
+        .map(key)
+        .collect()
 }
 
 /// The owner's row with this key.
-pub(super) fn row(conn: &mut SqliteConnection, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, StoreError> {
-    let Some(owner) = number(conn, owner).map_err(store_error)? else { return Ok(None) };
+pub(super) fn row(
+    conn: &mut SqliteConnection,
+    owner: &OwnerId,
+    table: &'static Table,
+    key: &[Cell],
+) -> Result<Option<Row>, StoreError> {
+    let Some(owner) = number(conn, owner).map_err(store_error)? else {
+        return Ok(None);
+    };
     let mut select = Fragment::new("SELECT ");
     select.push(&table.select_list(|column| expression(table, column), |_| "NULL"));
     // Entries are found by their row ids, whatever the index of their owners says.
-    let by_owner = if table.name == "entries" { "+owner" } else { "owner" };
-    select.push(&format!(" FROM {} WHERE {by_owner} = ", table.name)).bind(Bind::Int(owner));
+    let by_owner = if table.name == "entries" {
+        "+owner"
+    } else {
+        "owner"
+    };
+    select
+        .push(&format!(" FROM {} WHERE {by_owner} = ", table.name))
+        .bind(Bind::Int(owner));
     select.append(compared(owner, table, "=", key)?);
     Ok(load(conn, table, &select)?.pop())
 }
@@ -229,7 +338,11 @@ pub(super) fn structure(conn: &mut SqliteConnection) -> QueryResult<Vec<String>>
 }
 
 /// Stops reading when the rows are many bytes.
-fn load(conn: &mut SqliteConnection, table: &'static Table, select: &Fragment) -> Result<Vec<Row>, StoreError> {
+fn load(
+    conn: &mut SqliteConnection,
+    table: &'static Table,
+    select: &Fragment,
+) -> Result<Vec<Row>, StoreError> {
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for loaded in sql::each::<Loaded>(conn, select).map_err(store_error)? {
         let row = loaded.map_err(store_error)?.into_row(table)?;

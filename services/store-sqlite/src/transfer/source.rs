@@ -29,12 +29,18 @@ impl SqliteSource {
         let path = context_model::local::absolute(&path);
         let shown = path.clone();
         let opened = tokio::task::spawn_blocking(move || open::open_to_read(&path)).await;
-        let (readable, mut conn) = opened.map_err(|error| TransferError::database(&shown.display().to_string(), error))??;
+        let (readable, mut conn) = opened
+            .map_err(|error| TransferError::database(&shown.display().to_string(), error))??;
         begin(&mut conn, &shown)?;
         let worker = Worker::new(conn, &shown);
         match readable {
-            Readable::Ours(lock) => Ok(Box::new(Self { worker, _lock: Some(lock) })),
-            Readable::Foreign => Ok(Box::new(Predecessor::open(OldFile::open(worker, &shown).await?, owner).await?)),
+            Readable::Ours(lock) => Ok(Box::new(Self {
+                worker,
+                _lock: Some(lock),
+            })),
+            Readable::Foreign => Ok(Box::new(
+                Predecessor::open(OldFile::open(worker, &shown).await?, owner).await?,
+            )),
         }
     }
 }
@@ -48,9 +54,17 @@ impl SqliteSource {
         crate::tokenizer::register();
         let path = context_model::local::absolute(&path);
         let shown = path.clone();
-        let failed = |error: tokio::task::JoinError| OpenError::Other { path: shown.clone(), source: error.into() };
-        let conn = tokio::task::spawn_blocking(move || open::open_to_examine(&path)).await.map_err(failed)??;
-        Ok(Self { worker: Worker::new(conn, &shown), _lock: None })
+        let failed = |error: tokio::task::JoinError| OpenError::Other {
+            path: shown.clone(),
+            source: error.into(),
+        };
+        let conn = tokio::task::spawn_blocking(move || open::open_to_examine(&path))
+            .await
+            .map_err(failed)??;
+        Ok(Self {
+            worker: Worker::new(conn, &shown),
+            _lock: None,
+        })
     }
 }
 
@@ -60,19 +74,34 @@ impl Examined for SqliteSource {
         self.worker.run(read::structure).await
     }
 
-    async fn keys(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Vec<Cell>>, TransferError> {
+    async fn keys(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Vec<Cell>>, TransferError> {
         let (owner, after) = (owner.clone(), after.to_vec());
-        self.worker.run(move |conn| read::keys(conn, &owner, table, &after)).await
+        self.worker
+            .run(move |conn| read::keys(conn, &owner, table, &after))
+            .await
     }
 
-    async fn row(&mut self, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, TransferError> {
+    async fn row(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        key: &[Cell],
+    ) -> Result<Option<Row>, TransferError> {
         let (owner, key) = (owner.clone(), key.to_vec());
-        self.worker.run(move |conn| read::row(conn, &owner, table, &key)).await
+        self.worker
+            .run(move |conn| read::row(conn, &owner, table, &key))
+            .await
     }
 }
 
 fn begin(conn: &mut diesel::sqlite::SqliteConnection, path: &Path) -> Result<(), TransferError> {
-    conn.batch_execute("BEGIN").map_err(|error| TransferError::database(&path.display().to_string(), error))
+    conn.batch_execute("BEGIN")
+        .map_err(|error| TransferError::database(&path.display().to_string(), error))
 }
 
 #[async_trait]
@@ -91,15 +120,24 @@ impl Source for SqliteSource {
 
     async fn owners(&mut self, after: Option<&OwnerId>) -> Result<Vec<Head>, TransferError> {
         let after = after.cloned();
-        self.worker.run(move |conn| read::owners(conn, after.as_ref())).await
+        self.worker
+            .run(move |conn| read::owners(conn, after.as_ref()))
+            .await
     }
 
     async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
         self.worker.run(move |conn| read::count(conn, table)).await
     }
 
-    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+    async fn read(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Row>, TransferError> {
         let (owner, after) = (owner.clone(), after.to_vec());
-        self.worker.run(move |conn| read::rows(conn, &owner, table, &after)).await
+        self.worker
+            .run(move |conn| read::rows(conn, &owner, table, &after))
+            .await
     }
 }

@@ -29,12 +29,22 @@ impl SqliteTarget {
     /// [`TransferError`], a sentence for whoever named the file.
     pub async fn open(config: Config) -> Result<Self, TransferError> {
         crate::tokenizer::register();
-        let (language, neighbourhood) = (Language::parse(&config.language).unwrap_or(Language::Unstemmed), config.neighbourhood);
+        let (language, neighbourhood) = (
+            Language::parse(&config.language).unwrap_or(Language::Unstemmed),
+            config.neighbourhood,
+        );
         let shown = config.path.display().to_string();
         let opened = tokio::task::spawn_blocking(move || open::open(&config)).await;
         let (opened, conn) = opened.map_err(|error| TransferError::database(&shown, error))??;
-        let source = SqliteSource { worker: Worker::new(conn, &opened.settings.path), _lock: Some(opened.lock) };
-        Ok(Self { source, language, neighbourhood })
+        let source = SqliteSource {
+            worker: Worker::new(conn, &opened.settings.path),
+            _lock: Some(opened.lock),
+        };
+        Ok(Self {
+            source,
+            language,
+            neighbourhood,
+        })
     }
 
     /// Runs `work` in a transaction that keeps the mark.
@@ -47,7 +57,9 @@ impl SqliteTarget {
         let transaction = move |conn: &mut SqliteConnection| {
             conn.batch_execute("BEGIN IMMEDIATE")?;
             let done = work(conn).and_then(|()| {
-                diesel::replace_into(meta::table).values((meta::key.eq(MARK), meta::value.eq(mark))).execute(conn)?;
+                diesel::replace_into(meta::table)
+                    .values((meta::key.eq(MARK), meta::value.eq(mark)))
+                    .execute(conn)?;
                 Ok(conn.batch_execute("COMMIT")?)
             });
             if done.is_err() {
@@ -71,16 +83,29 @@ impl Target for SqliteTarget {
     }
 
     async fn is_empty(&mut self) -> Result<bool, TransferError> {
-        self.source.worker.run(|conn| Ok::<_, diesel::result::Error>(owners::table.count().get_result::<i64>(conn)? == 0)).await
+        self.source
+            .worker
+            .run(|conn| {
+                Ok::<_, diesel::result::Error>(owners::table.count().get_result::<i64>(conn)? == 0)
+            })
+            .await
     }
 
-    async fn begin(&mut self, model: Option<&EmbeddingModel>, mark: &str) -> Result<(), TransferError> {
+    async fn begin(
+        &mut self,
+        model: Option<&EmbeddingModel>,
+        mark: &str,
+    ) -> Result<(), TransferError> {
         let model = model.cloned();
         self.write_marked(mark, move |conn| {
             // The full-text index is made at the end.
             fts::forget(conn)?;
             diesel::delete(embedding_sets::table).execute(conn)?;
-            if let Some(EmbeddingModel { identity, dimensions }) = model {
+            if let Some(EmbeddingModel {
+                identity,
+                dimensions,
+            }) = model
+            {
                 diesel::insert_into(embedding_sets::table)
                     .values((
                         embedding_sets::set_id.eq(write::SET),
@@ -95,14 +120,22 @@ impl Target for SqliteTarget {
         .await
     }
 
-    async fn write(&mut self, owner: &OwnerId, table: &'static Table, rows: &[Row], mark: &str) -> Result<(), TransferError> {
+    async fn write(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        rows: &[Row],
+        mark: &str,
+    ) -> Result<(), TransferError> {
         let (owner, rows) = (owner.clone(), rows.to_vec());
-        self.write_marked(mark, move |conn| write::rows(conn, &owner, table, &rows)).await
+        self.write_marked(mark, move |conn| write::rows(conn, &owner, table, &rows))
+            .await
     }
 
     async fn close_owner(&mut self, head: &Head, mark: &str) -> Result<(), TransferError> {
         let head = head.clone();
-        self.write_marked(mark, move |conn| write::close_owner(conn, &head)).await
+        self.write_marked(mark, move |conn| write::close_owner(conn, &head))
+            .await
     }
 
     async fn finish(&mut self) -> Result<(), TransferError> {
@@ -111,7 +144,10 @@ impl Target for SqliteTarget {
             .worker
             .run(move |conn| {
                 fts::rebuild(conn, language, neighbourhood)?;
-                conn.immediate_transaction(|conn| diesel::delete(meta::table.filter(meta::key.eq_any([MARK, SEALED]))).execute(conn))?;
+                conn.immediate_transaction(|conn| {
+                    diesel::delete(meta::table.filter(meta::key.eq_any([MARK, SEALED])))
+                        .execute(conn)
+                })?;
                 conn.batch_execute("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)")
             })
             .await

@@ -27,7 +27,12 @@ fn owner(conn: &mut SqliteConnection, id: &OwnerId) -> QueryResult<Owner> {
 }
 
 /// Writes an owner's rows.
-pub(super) fn rows(conn: &mut SqliteConnection, id: &OwnerId, table: &'static Table, rows: &[Row]) -> Result<(), BoxError> {
+pub(super) fn rows(
+    conn: &mut SqliteConnection,
+    id: &OwnerId,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), BoxError> {
     let owner = owner(conn, id)?;
     match table.name {
         "entries" => entries(conn, &owner, table, rows),
@@ -42,7 +47,12 @@ pub(super) fn rows(conn: &mut SqliteConnection, id: &OwnerId, table: &'static Ta
 }
 
 fn row_id(owner: &Owner, id: i64) -> Result<i64, BoxError> {
-    let refused = || format!("the entry {id} of owner `{}` cannot be kept in SQLite, whose ids stay below 2^40", owner.owner_id);
+    let refused = || {
+        format!(
+            "the entry {id} of owner `{}` cannot be kept in SQLite, whose ids stay below 2^40",
+            owner.owner_id
+        )
+    };
     owner.row_id(id).ok_or_else(|| refused().into())
 }
 
@@ -56,16 +66,34 @@ fn plain(
 ) -> Result<(), BoxError> {
     let mut names = vec!["owner".to_owned()];
     for column in table.stored() {
-        names.push(if is_row_id(table, column) { "row_id".to_owned() } else { format!("\"{}\"", column.name) });
+        names.push(if is_row_id(table, column) {
+            "row_id".to_owned()
+        } else {
+            format!("\"{}\"", column.name)
+        });
     }
     if table.name == "entries" {
         names.push("id".to_owned());
     }
     names.extend(further.iter().map(|(name, _)| (*name).to_owned()));
-    let insert = format!("INSERT INTO \"{}\" ({}) VALUES ({})", table.name, names.join(", "), vec!["?"; names.len()].join(", "));
+    let insert = format!(
+        "INSERT INTO \"{}\" ({}) VALUES ({})",
+        table.name,
+        names.join(", "),
+        vec!["?"; names.len()].join(", ")
+    );
     for (at, row) in rows.iter().enumerate() {
-        let lists: Vec<String> =
-            row.0.iter().filter_map(|cell| if let Cell::List(items) = cell { Some(tags_json(items)) } else { None }).collect();
+        let lists: Vec<String> = row
+            .0
+            .iter()
+            .filter_map(|cell| {
+                if let Cell::List(items) = cell {
+                    Some(tags_json(items))
+                } else {
+                    None
+                }
+            })
+            .collect();
         let mut lists = lists.iter();
         let mut values = vec![Value::Int(owner.owner)];
         for (cell, column) in row.0.iter().zip(table.stored()) {
@@ -81,19 +109,35 @@ fn plain(
         if table.name == "entries" {
             values.push(Value::Int(row.int(table, "id")));
         }
-        values.extend(further.iter().map(|(_, texts)| texts.get(at).map_or(Value::Null, |text| Value::Text(text))));
-        Prepared { sql: &insert, values: &values }.execute(conn)?;
+        values.extend(
+            further
+                .iter()
+                .map(|(_, texts)| texts.get(at).map_or(Value::Null, |text| Value::Text(text))),
+        );
+        Prepared {
+            sql: &insert,
+            values: &values,
+        }
+        .execute(conn)?;
     }
     Ok(())
 }
 
 /// Entries with their tags and what they add to their threads. The full-text index is made at the end.
-fn entries(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, rows: &[Row]) -> Result<(), BoxError> {
+fn entries(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), BoxError> {
     let folded = |row: &Row| {
         let metadata = parse_metadata(row.text(table, "metadata"))?;
         Ok(Metadata::from_stored(metadata).to_folded_json())
     };
-    let folded: Vec<String> = rows.iter().map(folded).collect::<Result<_, context_store::StoreError>>()?;
+    let folded: Vec<String> = rows
+        .iter()
+        .map(folded)
+        .collect::<Result<_, context_store::StoreError>>()?;
     plain(conn, owner, table, rows, &[("metadata_folded", folded)])?;
     let number = Value::Int(owner.owner);
     let mut counts: BTreeMap<&str, i64> = BTreeMap::new();
@@ -121,7 +165,15 @@ fn entries(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, ro
                       last_hash = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), excluded.last_hash, t.last_hash), \
                       last_id = iif((excluded.last_entry, excluded.last_id) > (t.last_entry, t.last_id), excluded.last_id, t.last_id), \
                       last_entry = max(t.last_entry, excluded.last_entry)";
-        let counts = [part.entries, part.user, part.agent, part.multimodal, part.first_entry, part.last_entry, part.last_id];
+        let counts = [
+            part.entries,
+            part.user,
+            part.agent,
+            part.multimodal,
+            part.first_entry,
+            part.last_entry,
+            part.last_id,
+        ];
         let mut values = vec![number, Value::Text(thread_id)];
         values.extend(counts.map(Value::Int));
         values.extend([Value::Text(&part.last_source), Value::Int(part.last_hash)]);
@@ -131,14 +183,29 @@ fn entries(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, ro
 }
 
 /// Vectors with their codes. Those of another length than the model's are refused: the source is damaged.
-fn vectors(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, rows: &[Row]) -> Result<(), BoxError> {
-    let dimensions = model(conn)?.map_or(0, |(_, model)| usize::try_from(model.dimensions).unwrap_or(0));
-    let last: Option<i64> = chunks::table.select(chunks::chunk_id).order(chunks::chunk_id.desc()).first(conn).optional()?;
+fn vectors(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), BoxError> {
+    let dimensions = model(conn)?.map_or(0, |(_, model)| {
+        usize::try_from(model.dimensions).unwrap_or(0)
+    });
+    let last: Option<i64> = chunks::table
+        .select(chunks::chunk_id)
+        .order(chunks::chunk_id.desc())
+        .first(conn)
+        .optional()?;
     for (row, chunk_id) in rows.iter().zip(last.unwrap_or(0) + 1..) {
         let bytes = row.bytes(table, "vector");
         let mut vector = vec![0.0; dimensions];
         if !decode(bytes, &mut vector) {
-            return Err(format!("a vector of the entry {} has another length than the model's", row.int(table, "id")).into());
+            return Err(format!(
+                "a vector of the entry {} has another length than the model's",
+                row.int(table, "id")
+            )
+            .into());
         }
         let code = code(&vector).to_bytes();
         let int = |column| Value::Int(row.int(table, column));
@@ -157,13 +224,22 @@ fn vectors(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, ro
                 Value::Blob(&code),
             ],
         )?;
-        statement::execute(conn, "INSERT INTO vectors (chunk_id, vector) VALUES (?, ?)", &[Value::Int(chunk_id), Value::Blob(bytes)])?;
+        statement::execute(
+            conn,
+            "INSERT INTO vectors (chunk_id, vector) VALUES (?, ?)",
+            &[Value::Int(chunk_id), Value::Blob(bytes)],
+        )?;
     }
     Ok(())
 }
 
 /// The vectors of chunks' tokens, as they are.
-fn tokens(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, rows: &[Row]) -> Result<(), BoxError> {
+fn tokens(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), BoxError> {
     for row in rows {
         statement::execute(
             conn,
@@ -181,14 +257,30 @@ fn tokens(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, row
 }
 
 /// The current versions' texts, folded for search.
-fn artifact_texts(conn: &mut SqliteConnection, owner: &Owner, table: &'static Table, rows: &[Row]) -> Result<(), BoxError> {
+fn artifact_texts(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    table: &'static Table,
+    rows: &[Row],
+) -> Result<(), BoxError> {
     for row in rows {
         let (id, version) = (row.text(table, "artifact_id"), row.int(table, "version"));
-        let (title, content) = (fold(row.text(table, "title")), fold(row.text(table, "content")));
+        let (title, content) = (
+            fold(row.text(table, "title")),
+            fold(row.text(table, "content")),
+        );
         let insert = "INSERT INTO artifact_texts (owner, artifact_id, title, content) SELECT ?, ?, ?, ? \
                       WHERE EXISTS (SELECT 1 FROM artifacts WHERE owner = ? AND artifact_id = ? AND version = ?)";
         let (number, id) = (Value::Int(owner.owner), Value::Text(id));
-        let values = [number, id, Value::Text(&title), Value::Text(&content), number, id, Value::Int(version)];
+        let values = [
+            number,
+            id,
+            Value::Text(&title),
+            Value::Text(&content),
+            number,
+            id,
+            Value::Int(version),
+        ];
         statement::execute(conn, insert, &values)?;
     }
     Ok(())
@@ -206,7 +298,14 @@ pub(super) fn close_owner(conn: &mut SqliteConnection, head: &Head) -> Result<()
          FROM (SELECT coalesce(sum(entry_count), 0) AS entries, coalesce(sum(user_count), 0) AS users, \
          coalesce(sum(agent_count), 0) AS agents, coalesce(sum(multimodal_count), 0) AS multimodal, count(*) AS threads \
          FROM threads WHERE owner = ?) AS t WHERE owners.owner = ?",
-        &[Value::Int(head.revision), Value::Int(head.next_id), number, number, number, number],
+        &[
+            Value::Int(head.revision),
+            Value::Int(head.next_id),
+            number,
+            number,
+            number,
+            number,
+        ],
     )?;
     Ok(())
 }

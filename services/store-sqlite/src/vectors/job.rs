@@ -41,8 +41,16 @@ where
     }
 
     fn answer(self: Box<Self>) {
-        let Self { work: _, reply, outcome } = *self;
-        let _ = reply.send(outcome.unwrap_or_else(|| Err(StoreError::Internal("a write ended without an outcome".into()))));
+        let Self {
+            work: _,
+            reply,
+            outcome,
+        } = *self;
+        let _ = reply.send(outcome.unwrap_or_else(|| {
+            Err(StoreError::Internal(
+                "a write ended without an outcome".into(),
+            ))
+        }));
     }
 }
 
@@ -53,7 +61,11 @@ impl SqliteStore {
         work: impl FnMut(&mut SqliteConnection, &mut Open) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.push(Box::new(Aside { work, reply, outcome: None }))?;
+        self.push(Box::new(Aside {
+            work,
+            reply,
+            outcome: None,
+        }))?;
         answer.await.unwrap_or(Err(StoreError::Closed))
     }
 }

@@ -21,7 +21,11 @@ use crate::writer::Open;
 const SWEPT: i64 = 1_000;
 
 /// Begins to gather vectors of the model, or goes on with it.
-pub(super) fn begin(conn: &mut SqliteConnection, open: &mut Open, model: &EmbeddingModel) -> Result<MoveState, Failure> {
+pub(super) fn begin(
+    conn: &mut SqliteConnection,
+    open: &mut Open,
+    model: &EmbeddingModel,
+) -> Result<MoveState, Failure> {
     if let context_store::ModelUse::Ready = use_model(conn, open, model)? {
         return Ok(MoveState::Done);
     }
@@ -37,13 +41,21 @@ pub(super) fn begin(conn: &mut SqliteConnection, open: &mut Open, model: &Embedd
             id
         }
     };
-    let embedded = chunks::table.filter(chunks::set_id.eq(set_id).and(chunks::position.eq(0))).count().get_result(conn)?;
-    Ok(MoveState::Begun { embedded, entries: entries::table.count().get_result(conn)? })
+    let embedded = chunks::table
+        .filter(chunks::set_id.eq(set_id).and(chunks::position.eq(0)))
+        .count()
+        .get_result(conn)?;
+    Ok(MoveState::Begun {
+        embedded,
+        entries: entries::table.count().get_result(conn)?,
+    })
 }
 
 fn discard(conn: &mut SqliteConnection, sets: &[i64]) -> QueryResult<()> {
     let sets = embedding_sets::table.filter(embedding_sets::set_id.eq_any(sets));
-    diesel::update(sets).set(embedding_sets::current.eq(DISCARDED)).execute(conn)?;
+    diesel::update(sets)
+        .set(embedding_sets::current.eq(DISCARDED))
+        .execute(conn)?;
     Ok(())
 }
 
@@ -54,26 +66,43 @@ struct Count {
 }
 
 /// Puts the gathered vectors in the place of those in use, when at most so many entries have none.
-pub(super) fn finish(conn: &mut SqliteConnection, open: &mut Open, model: &EmbeddingModel, at_most: u64) -> Result<Moved, Failure> {
+pub(super) fn finish(
+    conn: &mut SqliteConnection,
+    open: &mut Open,
+    model: &EmbeddingModel,
+    at_most: u64,
+) -> Result<Moved, Failure> {
     let before = open.vectors.current();
     if before.as_ref().is_some_and(|set| set.model == *model) {
         return Ok(Moved::Done);
     }
-    let Some(gathered) = open.vectors.building().filter(|set| set.model == *model) else { return Ok(Moved::NotBegun) };
+    let Some(gathered) = open.vectors.building().filter(|set| set.model == *model) else {
+        return Ok(Moved::NotBegun);
+    };
     let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
     let mut waiting = Fragment::new(
         "SELECT count(*) AS count FROM (SELECT 1 FROM entries NOT INDEXED WHERE NOT EXISTS (SELECT 1 FROM chunks WHERE \
          chunks.row_id = entries.row_id AND chunks.set_id = ",
     );
-    waiting.bind(Bind::Int(gathered.id)).push(") LIMIT ").bind(Bind::Int(at_most.saturating_add(1))).push(")");
-    if query::<Count>(conn, &waiting)?.first().map_or(0, |row| row.count) > at_most {
+    waiting
+        .bind(Bind::Int(gathered.id))
+        .push(") LIMIT ")
+        .bind(Bind::Int(at_most.saturating_add(1)))
+        .push(")");
+    if query::<Count>(conn, &waiting)?
+        .first()
+        .map_or(0, |row| row.count)
+        > at_most
+    {
         return Ok(Moved::Waiting);
     }
     if let Some(before) = before {
         discard(conn, &[before.id])?;
     }
     let set = embedding_sets::table.find(gathered.id);
-    diesel::update(set).set(embedding_sets::current.eq(CURRENT)).execute(conn)?;
+    diesel::update(set)
+        .set(embedding_sets::current.eq(CURRENT))
+        .execute(conn)?;
     let set = Set::new(gathered.id, model.clone());
     fill(conn, &set)?;
     open.vectors.switch(Arc::new(set));
@@ -88,7 +117,9 @@ pub(super) fn sweep(conn: &mut SqliteConnection, after: i64) -> Result<Option<i6
         .order(embedding_sets::set_id)
         .first(conn)
         .optional()?;
-    let Some(set_id) = discarded else { return Ok(None) };
+    let Some(set_id) = discarded else {
+        return Ok(None);
+    };
     let found: Vec<i64> = chunks::table
         .filter(chunks::chunk_id.gt(after).and(chunks::set_id.eq(set_id)))
         .select(chunks::chunk_id)

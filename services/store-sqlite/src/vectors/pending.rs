@@ -1,7 +1,9 @@
 //! Entries that wait for their vectors: those that have none of the current set.
 
 use context_model::ThreadSet;
-use context_store::{Embedding, LateEmbedding, OwnerId, Place, StoreError, Unembedded, UnembeddedPage};
+use context_store::{
+    Embedding, LateEmbedding, OwnerId, Place, StoreError, Unembedded, UnembeddedPage,
+};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 use diesel::sqlite::SqliteConnection;
@@ -39,22 +41,40 @@ struct Last {
 }
 
 /// The entries after this row that have no vectors of the set.
-pub(super) fn page(conn: &mut SqliteConnection, set_id: i64, after: i64, limit: u32) -> Result<UnembeddedPage, StoreError> {
-    let mut slice =
-        Fragment::new("SELECT coalesce(max(row_id), 0) AS last, count(*) AS looked_at FROM (SELECT row_id FROM entries WHERE row_id > ");
-    slice.bind(Bind::Int(after)).push(" ORDER BY row_id LIMIT ").bind(Bind::Int(LOOKED_AT)).push(")");
+pub(super) fn page(
+    conn: &mut SqliteConnection,
+    set_id: i64,
+    after: i64,
+    limit: u32,
+) -> Result<UnembeddedPage, StoreError> {
+    let mut slice = Fragment::new(
+        "SELECT coalesce(max(row_id), 0) AS last, count(*) AS looked_at FROM (SELECT row_id FROM entries WHERE row_id > ",
+    );
+    slice
+        .bind(Bind::Int(after))
+        .push(" ORDER BY row_id LIMIT ")
+        .bind(Bind::Int(LOOKED_AT))
+        .push(")");
     let slice = query::<Last>(conn, &slice).map_err(store_error)?.pop();
     let Some(Last { last, looked_at }) = slice.filter(|slice| slice.looked_at > 0) else {
-        return Ok(UnembeddedPage { entries: Vec::new(), next: None });
+        return Ok(UnembeddedPage {
+            entries: Vec::new(),
+            next: None,
+        });
     };
     let limit = limit.max(1);
     let mut found = Fragment::new(
         "SELECT entries.row_id AS row_id, owners.owner_id AS owner_id, entries.version AS version, entries.text AS text \
          FROM entries NOT INDEXED JOIN owners ON owners.owner = entries.owner WHERE entries.row_id > ",
     );
-    found.bind(Bind::Int(after)).push(" AND entries.row_id <= ").bind(Bind::Int(last));
+    found
+        .bind(Bind::Int(after))
+        .push(" AND entries.row_id <= ")
+        .bind(Bind::Int(last));
     found.push(" AND NOT EXISTS (SELECT 1 FROM chunks WHERE chunks.row_id = entries.row_id AND chunks.set_id = ").bind(Bind::Int(set_id));
-    found.push(") ORDER BY entries.row_id LIMIT ").bind(Bind::Int(i64::from(limit)));
+    found
+        .push(") ORDER BY entries.row_id LIMIT ")
+        .bind(Bind::Int(i64::from(limit)));
     let rows = query::<Row>(conn, &found).map_err(store_error)?;
     let is_full = rows.len() == limit as usize;
     let next = match rows.last() {
@@ -64,32 +84,62 @@ pub(super) fn page(conn: &mut SqliteConnection, set_id: i64, after: i64, limit: 
     let next = next.map(|row| Place::new(row.to_string()));
     let entries = rows
         .into_iter()
-        .map(|row| Unembedded { owner: OwnerId::new(row.owner_id), id: id_of_row(row.row_id), version: row.version, text: row.text })
+        .map(|row| Unembedded {
+            owner: OwnerId::new(row.owner_id),
+            id: id_of_row(row.row_id),
+            version: row.version,
+            text: row.text,
+        })
         .collect();
     Ok(UnembeddedPage { entries, next })
 }
 
 /// How many of the owner's entries in these threads have vectors of the set.
-pub(super) fn embedded_within(conn: &mut SqliteConnection, set_id: i64, owner: i64, threads: &ThreadSet) -> Result<i64, StoreError> {
+pub(super) fn embedded_within(
+    conn: &mut SqliteConnection,
+    set_id: i64,
+    owner: i64,
+    threads: &ThreadSet,
+) -> Result<i64, StoreError> {
     #[derive(QueryableByName)]
     struct Count {
         #[diesel(sql_type = BigInt)]
         count: i64,
     }
     let mut select = Fragment::new("SELECT count(*) AS count FROM entries WHERE owner = ");
-    select.bind(Bind::Int(owner)).push(" AND ").append(within("thread_id", threads));
+    select
+        .bind(Bind::Int(owner))
+        .push(" AND ")
+        .append(within("thread_id", threads));
     select.push(" AND EXISTS (SELECT 1 FROM chunks WHERE chunks.row_id = entries.row_id AND chunks.set_id = ").bind(Bind::Int(set_id));
     select.push(")");
-    Ok(query::<Count>(conn, &select).map_err(store_error)?.first().map_or(0, |row| row.count))
+    Ok(query::<Count>(conn, &select)
+        .map_err(store_error)?
+        .first()
+        .map_or(0, |row| row.count))
 }
 
 /// Stores vectors of entries that are as they were read and still have none.
-pub(super) fn add(transaction: &mut Transaction<'_>, embeddings: &[LateEmbedding]) -> Result<u64, Failure> {
+pub(super) fn add(
+    transaction: &mut Transaction<'_>,
+    embeddings: &[LateEmbedding],
+) -> Result<u64, Failure> {
     let mut taken = 0;
-    for LateEmbedding { id, version, embedded } in embeddings {
-        let Some(row_id) = transaction.owner.row_id(*id) else { continue };
-        let Some(entry) = entries::find(transaction.conn, row_id)? else { continue };
-        let Some(set_id) = write::set_of(transaction, &embedded.model) else { continue };
+    for LateEmbedding {
+        id,
+        version,
+        embedded,
+    } in embeddings
+    {
+        let Some(row_id) = transaction.owner.row_id(*id) else {
+            continue;
+        };
+        let Some(entry) = entries::find(transaction.conn, row_id)? else {
+            continue;
+        };
+        let Some(set_id) = write::set_of(transaction, &embedded.model) else {
+            continue;
+        };
         let has = chunks::table
             .filter(chunks::row_id.eq(row_id).and(chunks::set_id.eq(set_id)))
             .select(chunks::chunk_id)

@@ -93,7 +93,10 @@ impl Search<'_> {
     pub fn run(&self, conn: &mut SqliteConnection) -> QueryResult<Found> {
         let snapshot = self.set.index.snapshot(self.owner);
         let code = code(self.vector);
-        if self.depth == 0 || snapshot.is_empty() || self.vector.len() != self.set.model.dimensions as usize {
+        if self.depth == 0
+            || snapshot.is_empty()
+            || self.vector.len() != self.set.model.dimensions as usize
+        {
             return Ok(Found::default());
         }
         if self.filter.count() == 0 {
@@ -114,13 +117,25 @@ impl Search<'_> {
     /// All vectors of these entries.
     fn exact(&self, conn: &mut SqliteConnection, rows: &[i64]) -> QueryResult<Found> {
         let vectors = self.of_entries(conn, rows)?;
-        let notes =
-            vec![format!("semantic: {} entries satisfy the filter; the distances of their {} chunks are exact", rows.len(), vectors.len())];
-        Ok(Found { hits: self.best(vectors)?, notes })
+        let notes = vec![format!(
+            "semantic: {} entries satisfy the filter; the distances of their {} chunks are exact",
+            rows.len(),
+            vectors.len()
+        )];
+        Ok(Found {
+            hits: self.best(vectors)?,
+            notes,
+        })
     }
 
     /// The nearest by the index, of these entries or of all.
-    fn nearest(&self, conn: &mut SqliteConnection, snapshot: &Snapshot, code: &Code, allowed: Option<&Allowed>) -> QueryResult<Found> {
+    fn nearest(
+        &self,
+        conn: &mut SqliteConnection,
+        snapshot: &Snapshot,
+        code: &Code,
+        allowed: Option<&Allowed>,
+    ) -> QueryResult<Found> {
         let (mut depth, mut widened) = (self.first_depth(), 0);
         loop {
             cancel::check()?;
@@ -135,8 +150,14 @@ impl Search<'_> {
             }
             // Several chunks of one entry may have taken the places of other entries.
             if hits.len() >= self.depth || exhausted {
-                let of = allowed.map_or_else(String::new, |allowed| format!(" among {} entries that satisfy the filter", allowed.len()));
-                let notes = vec![format!("semantic: {} of {} chunks rescored{of}", near.len(), snapshot.len())];
+                let of = allowed.map_or_else(String::new, |allowed| {
+                    format!(" among {} entries that satisfy the filter", allowed.len())
+                });
+                let notes = vec![format!(
+                    "semantic: {} of {} chunks rescored{of}",
+                    near.len(),
+                    snapshot.len()
+                )];
                 return Ok(Found { hits, notes });
             }
             depth = depth.saturating_mul(2);
@@ -145,7 +166,12 @@ impl Search<'_> {
 
     /// The filter is no help to find rows, so many satisfy it: those near the query are looked at, nearest first. If that
     /// was wrong, every row is.
-    fn frequent(&self, conn: &mut SqliteConnection, snapshot: &Snapshot, code: &Code) -> QueryResult<Found> {
+    fn frequent(
+        &self,
+        conn: &mut SqliteConnection,
+        snapshot: &Snapshot,
+        code: &Code,
+    ) -> QueryResult<Found> {
         let wanted = self.first_depth();
         let mut depth = wanted.saturating_mul(2);
         while depth <= LOOKED_AT.max(wanted * 2) {
@@ -153,7 +179,12 @@ impl Search<'_> {
             let near = snapshot.nearest(code, depth, None);
             let rows: Vec<i64> = near.iter().map(|near| near.entry).collect();
             let allowed: Allowed = self.satisfying(conn, &rows)?.into_iter().collect();
-            let kept: Vec<Near> = near.iter().copied().filter(|near| allowed.contains(near.entry)).take(wanted).collect();
+            let kept: Vec<Near> = near
+                .iter()
+                .copied()
+                .filter(|near| allowed.contains(near.entry))
+                .take(wanted)
+                .collect();
             let all = near.len() < depth;
             if kept.len() == wanted || all {
                 let hits = self.best(self.vectors(conn, &kept)?)?;
@@ -171,7 +202,10 @@ impl Search<'_> {
         }
         let mut statement = Fragment::new("SELECT entries.row_id AS row_id FROM entries WHERE ");
         statement.append(compile(self.filter, self.owner));
-        let rows: Vec<i64> = query::<Row>(conn, &statement)?.into_iter().map(|row| row.row_id).collect();
+        let rows: Vec<i64> = query::<Row>(conn, &statement)?
+            .into_iter()
+            .map(|row| row.row_id)
+            .collect();
         if rows.len() <= EXACT {
             return self.exact(conn, &rows);
         }
@@ -187,10 +221,18 @@ impl Search<'_> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let mut statement = Fragment::new("SELECT entries.row_id AS row_id FROM entries NOT INDEXED WHERE entries.row_id IN (");
-        statement.push("SELECT value FROM json_each(").bind(Bind::Text(json_list(rows))).push(")) AND ");
+        let mut statement = Fragment::new(
+            "SELECT entries.row_id AS row_id FROM entries NOT INDEXED WHERE entries.row_id IN (",
+        );
+        statement
+            .push("SELECT value FROM json_each(")
+            .bind(Bind::Text(json_list(rows)))
+            .push(")) AND ");
         statement.append(compile(self.filter, self.owner));
-        Ok(query::<Row>(conn, &statement)?.into_iter().map(|row| row.row_id).collect())
+        Ok(query::<Row>(conn, &statement)?
+            .into_iter()
+            .map(|row| row.row_id)
+            .collect())
     }
 
     fn vectors(&self, conn: &mut SqliteConnection, near: &[Near]) -> QueryResult<Vec<VectorRow>> {
@@ -205,7 +247,11 @@ impl Search<'_> {
         if found.len() < near.len() {
             // An update was committed between reading the index and the database: the entry has other chunks here.
             let here: HashSet<i64> = found.iter().map(|row| row.chunk_id).collect();
-            let mut entries: Vec<i64> = near.iter().filter(|near| !here.contains(&near.chunk)).map(|near| near.entry).collect();
+            let mut entries: Vec<i64> = near
+                .iter()
+                .filter(|near| !here.contains(&near.chunk))
+                .map(|near| near.entry)
+                .collect();
             entries.sort_unstable();
             entries.dedup();
             found.extend(self.of_entries(conn, &entries)?);
@@ -226,7 +272,18 @@ impl Search<'_> {
     fn best(&self, vectors: Vec<VectorRow>) -> QueryResult<Vec<Hit>> {
         let mut of_entry: HashMap<i64, Hit> = HashMap::with_capacity(vectors.len());
         let mut read = vec![0.0; self.vector.len()];
-        for (i, VectorRow { chunk_id, row_id, position, start_char, end_char, vector }) in vectors.into_iter().enumerate() {
+        for (
+            i,
+            VectorRow {
+                chunk_id,
+                row_id,
+                position,
+                start_char,
+                end_char,
+                vector,
+            },
+        ) in vectors.into_iter().enumerate()
+        {
             if i % CHECKED_EVERY == 0 {
                 cancel::check()?;
             }
@@ -234,15 +291,28 @@ impl Search<'_> {
                 continue;
             }
             let distance = f64::from(distance(self.vector, &read));
-            let hit = Hit { row_id, chunk: chunk_id, distance, position, start: start_char, end: end_char };
+            let hit = Hit {
+                row_id,
+                chunk: chunk_id,
+                distance,
+                position,
+                start: start_char,
+                end: end_char,
+            };
             match of_entry.entry(row_id) {
                 Entry::Vacant(place) => _ = place.insert(hit),
-                Entry::Occupied(mut place) if hit.distance < place.get().distance => _ = place.insert(hit),
+                Entry::Occupied(mut place) if hit.distance < place.get().distance => {
+                    _ = place.insert(hit)
+                }
                 Entry::Occupied(_) => {}
             }
         }
         let mut hits: Vec<Hit> = of_entry.into_values().collect();
-        hits.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(b.row_id.cmp(&a.row_id)));
+        hits.sort_unstable_by(|a, b| {
+            a.distance
+                .total_cmp(&b.distance)
+                .then(b.row_id.cmp(&a.row_id))
+        });
         hits.truncate(self.depth);
         Ok(hits)
     }
@@ -251,5 +321,7 @@ impl Search<'_> {
 /// The place among the candidates of the last of the best results, from 0.
 fn deepest(hits: &[Hit], near: &[Near]) -> usize {
     let best: HashSet<i64> = hits.iter().take(CHECKED).map(|hit| hit.chunk).collect();
-    near.iter().rposition(|near| best.contains(&near.chunk)).unwrap_or(0)
+    near.iter()
+        .rposition(|near| best.contains(&near.chunk))
+        .unwrap_or(0)
 }

@@ -21,19 +21,28 @@ pub(crate) struct Set {
 impl Set {
     pub fn new(id: i64, model: EmbeddingModel) -> Self {
         let dimensions = usize::try_from(model.dimensions).unwrap_or(0);
-        Self { id, model, index: Index::new(dimensions), entries: RwLock::default() }
+        Self {
+            id,
+            model,
+            index: Index::new(dimensions),
+            entries: RwLock::default(),
+        }
     }
 
     /// Entries of this owner that have vectors.
     pub fn entries(&self, owner: i64) -> i64 {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.get(&owner).map_or(0, |count| count.load(Ordering::Relaxed))
+        entries
+            .get(&owner)
+            .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     /// Whether anything can be found in it.
     fn has_vectors(&self) -> bool {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.values().any(|count| count.load(Ordering::Relaxed) > 0)
+        entries
+            .values()
+            .any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     pub fn count(&self, owner: i64, by: i64) {
@@ -48,7 +57,10 @@ impl Set {
             }
         }
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        entries.entry(owner).or_default().fetch_add(by, Ordering::Relaxed);
+        entries
+            .entry(owner)
+            .or_default()
+            .fetch_add(by, Ordering::Relaxed);
     }
 }
 
@@ -86,20 +98,36 @@ impl Vectors {
     /// The set of this model that searches may use.
     pub fn of(&self, model: &EmbeddingModel) -> Option<Arc<Set>> {
         let sets = self.read();
-        let previous = sets.previous.as_ref().filter(|(_, until)| Instant::now() < *until).map(|(set, _)| set);
-        sets.current.iter().chain(previous).find(|set| set.model == *model).cloned()
+        let previous = sets
+            .previous
+            .as_ref()
+            .filter(|(_, until)| Instant::now() < *until)
+            .map(|(set, _)| set);
+        sets.current
+            .iter()
+            .chain(previous)
+            .find(|set| set.model == *model)
+            .cloned()
     }
 
     /// The number of the set of this model, also of one that is being gathered.
     pub fn number_of(&self, model: &EmbeddingModel) -> Option<i64> {
         let sets = self.read();
-        sets.current.iter().chain(&sets.building).find(|set| set.model == *model).map(|set| set.id)
+        sets.current
+            .iter()
+            .chain(&sets.building)
+            .find(|set| set.model == *model)
+            .map(|set| set.id)
     }
 
     /// Forgets the set that was in use before once no search needs it; says whether that is so.
     pub fn let_go(&self) -> bool {
         let mut sets = self.write();
-        if sets.previous.as_ref().is_some_and(|(_, until)| Instant::now() < *until) {
+        if sets
+            .previous
+            .as_ref()
+            .is_some_and(|(_, until)| Instant::now() < *until)
+        {
             return false;
         }
         sets.previous = None;
@@ -108,8 +136,15 @@ impl Vectors {
 
     fn switch(&self, set: Arc<Set>) {
         let mut sets = self.write();
-        sets.building = sets.building.take().filter(|building| building.id != set.id);
-        sets.previous = sets.current.take().filter(|before| before.has_vectors()).map(|before| (before, Instant::now() + GRACE));
+        sets.building = sets
+            .building
+            .take()
+            .filter(|building| building.id != set.id);
+        sets.previous = sets
+            .current
+            .take()
+            .filter(|before| before.has_vectors())
+            .map(|before| (before, Instant::now() + GRACE));
         sets.current = Some(set);
     }
 
@@ -147,9 +182,20 @@ pub(crate) struct Mark {
 
 impl OpenVectors {
     pub fn new(current: Option<Arc<Set>>, building: Option<Arc<Set>>, next_chunk: i64) -> Self {
-        let sets = RwLock::new(Sets { current, previous: None, building });
+        let sets = RwLock::new(Sets {
+            current,
+            previous: None,
+            building,
+        });
         let shared = Arc::new(Vectors { sets });
-        Self { shared, next_chunk, changes: Vec::new(), counts: Vec::new(), switched: None, begun: None }
+        Self {
+            shared,
+            next_chunk,
+            changes: Vec::new(),
+            counts: Vec::new(),
+            switched: None,
+            begun: None,
+        }
     }
 
     /// The set in use, as this transaction sees it.
@@ -160,7 +206,10 @@ impl OpenVectors {
     /// The set that is gathered, as this transaction sees it.
     pub fn building(&self) -> Option<Arc<Set>> {
         let switched = self.switched.as_ref().map(|set| set.id);
-        self.begun.clone().or_else(|| self.shared.building()).filter(|set| Some(set.id) != switched)
+        self.begun
+            .clone()
+            .or_else(|| self.shared.building())
+            .filter(|set| Some(set.id) != switched)
     }
 
     /// Puts a set into use that shows everything this transaction did until now.
@@ -184,7 +233,10 @@ impl OpenVectors {
     }
 
     pub fn mark(&self) -> Mark {
-        Mark { changes: self.changes.len(), counts: self.counts.len() }
+        Mark {
+            changes: self.changes.len(),
+            counts: self.counts.len(),
+        }
     }
 
     /// Forgets what came after the mark: the part was undone.

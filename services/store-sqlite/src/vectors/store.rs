@@ -1,8 +1,9 @@
 use async_trait::async_trait;
 use context_model::{Error, Filter, Reason, ThreadSet};
 use context_store::{
-    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, Page, Place, RankSearch, RankedByMeaning,
-    RankedByWords, Ranking, Read, Result, UnembeddedPage, VectorStore, WriteOptions,
+    ChunkPlace, ChunkTokens, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId,
+    Page, Place, RankSearch, RankedByMeaning, RankedByWords, Ranking, Read, Result, UnembeddedPage,
+    VectorStore, WriteOptions,
 };
 use diesel::sqlite::SqliteConnection;
 
@@ -18,58 +19,121 @@ use crate::{fts, weigh};
 impl VectorStore for SqliteStore {
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse> {
         let model = model.clone();
-        self.aside(move |conn, open| use_model::use_model(conn, open, &model)).await
+        self.aside(move |conn, open| use_model::use_model(conn, open, &model))
+            .await
     }
 
     async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
-        let Some(set) = self.vectors.of(model) else { return Ok(0) };
-        let of_owner = move |_: &mut SqliteConnection, owner: Option<&Owner>| Ok(owner.map_or(0, |owner| set.entries(owner.owner)));
-        self.read(&self.points, owner, Read::default(), of_owner).await
+        let Some(set) = self.vectors.of(model) else {
+            return Ok(0);
+        };
+        let of_owner = move |_: &mut SqliteConnection, owner: Option<&Owner>| {
+            Ok(owner.map_or(0, |owner| set.entries(owner.owner)))
+        };
+        self.read(&self.points, owner, Read::default(), of_owner)
+            .await
     }
 
-    async fn embedded_entries_within(&self, owner: &OwnerId, model: &EmbeddingModel, threads: ThreadSet) -> Result<i64> {
-        let Some(set) = self.vectors.of(model) else { return Ok(0) };
-        self.read(&self.searches, owner, Read::default(), move |conn, owner| match owner {
-            Some(owner) => pending::embedded_within(conn, set.id, owner.owner, &threads),
-            None => Ok(0),
-        })
+    async fn embedded_entries_within(
+        &self,
+        owner: &OwnerId,
+        model: &EmbeddingModel,
+        threads: ThreadSet,
+    ) -> Result<i64> {
+        let Some(set) = self.vectors.of(model) else {
+            return Ok(0);
+        };
+        self.read(
+            &self.searches,
+            owner,
+            Read::default(),
+            move |conn, owner| match owner {
+                Some(owner) => pending::embedded_within(conn, set.id, owner.owner, &threads),
+                None => Ok(0),
+            },
+        )
         .await
     }
 
-    async fn unembedded(&self, model: &EmbeddingModel, after: Option<&Place>, limit: u32) -> Result<UnembeddedPage> {
-        let Some(set_id) = self.vectors.number_of(model) else { return Ok(UnembeddedPage { entries: Vec::new(), next: None }) };
-        let after = after.and_then(|place| place.as_str().parse().ok()).unwrap_or(0);
-        self.searches.read(None, move |conn| pending::page(conn, set_id, after, limit)).await
+    async fn unembedded(
+        &self,
+        model: &EmbeddingModel,
+        after: Option<&Place>,
+        limit: u32,
+    ) -> Result<UnembeddedPage> {
+        let Some(set_id) = self.vectors.number_of(model) else {
+            return Ok(UnembeddedPage {
+                entries: Vec::new(),
+                next: None,
+            });
+        };
+        let after = after
+            .and_then(|place| place.as_str().parse().ok())
+            .unwrap_or(0);
+        self.searches
+            .read(None, move |conn| pending::page(conn, set_id, after, limit))
+            .await
     }
 
     async fn add_embeddings(&self, owner: &OwnerId, embeddings: Vec<LateEmbedding>) -> Result<u64> {
         // An owner that was erased meanwhile must not come back.
-        if !self.read(&self.points, owner, Read::default(), |_, owner| Ok(owner.is_some())).await? {
+        if !self
+            .read(&self.points, owner, Read::default(), |_, owner| {
+                Ok(owner.is_some())
+            })
+            .await?
+        {
             return Ok(0);
         }
-        let bytes = embeddings.iter().map(|late| weigh::embedded(&late.embedded)).sum();
-        let options = WriteOptions { now: context_model::Timestamp(0), idempotency: None, key_id: None, embeddings: Vec::new() };
-        let written = self.write(owner, options, bytes, move |transaction| pending::add(transaction, &embeddings)).await?;
+        let bytes = embeddings
+            .iter()
+            .map(|late| weigh::embedded(&late.embedded))
+            .sum();
+        let options = WriteOptions {
+            now: context_model::Timestamp(0),
+            idempotency: None,
+            key_id: None,
+            embeddings: Vec::new(),
+        };
+        let written = self
+            .write(owner, options, bytes, move |transaction| {
+                pending::add(transaction, &embeddings)
+            })
+            .await?;
         Ok(written.outcome)
     }
 
-    async fn tokens(&self, owner: &OwnerId, model: &EmbeddingModel, chunks: Vec<ChunkPlace>) -> Result<Vec<ChunkTokens>> {
-        let Some(set) = self.vectors.of(model) else { return Ok(Vec::new()) };
-        self.read(&self.searches, owner, Read::default(), move |conn, owner| match owner {
-            Some(owner) => tokens::read(conn, owner, set.id, &chunks).map_err(store_error),
-            None => Ok(Vec::new()),
-        })
+    async fn tokens(
+        &self,
+        owner: &OwnerId,
+        model: &EmbeddingModel,
+        chunks: Vec<ChunkPlace>,
+    ) -> Result<Vec<ChunkTokens>> {
+        let Some(set) = self.vectors.of(model) else {
+            return Ok(Vec::new());
+        };
+        self.read(
+            &self.searches,
+            owner,
+            Read::default(),
+            move |conn, owner| match owner {
+                Some(owner) => tokens::read(conn, owner, set.id, &chunks).map_err(store_error),
+                None => Ok(Vec::new()),
+            },
+        )
         .await
     }
 
     async fn begin_move(&self, model: &EmbeddingModel) -> Result<MoveState> {
         let model = model.clone();
-        self.aside(move |conn, open| moving::begin(conn, open, &model)).await
+        self.aside(move |conn, open| moving::begin(conn, open, &model))
+            .await
     }
 
     async fn finish_move(&self, model: &EmbeddingModel, waiting: u64) -> Result<Moved> {
         let model = model.clone();
-        self.aside(move |conn, open| moving::finish(conn, open, &model, waiting)).await
+        self.aside(move |conn, open| moving::finish(conn, open, &model, waiting))
+            .await
     }
 
     async fn maintain(&self) -> Result<()> {
@@ -78,23 +142,43 @@ impl VectorStore for SqliteStore {
         }
         let mut after = Some(0);
         while let Some(place) = after {
-            after = self.aside(move |conn, _| moving::sweep(conn, place)).await?;
+            after = self
+                .aside(move |conn, _| moving::sweep(conn, place))
+                .await?;
         }
         Ok(())
     }
 
-    async fn rank(&self, owner: &OwnerId, search: RankSearch, filter: Filter, read: Read) -> Result<Ranking> {
+    async fn rank(
+        &self,
+        owner: &OwnerId,
+        search: RankSearch,
+        filter: Filter,
+        read: Read,
+    ) -> Result<Ranking> {
         let set = match &search.semantic {
             None => None,
             Some(semantic) => match self.vectors.of(&semantic.model) {
                 Some(set) => Some(set),
-                None => return Err(Error::new(Reason::FeatureUnavailable, "the database holds no vectors of this embedding model").into()),
+                None => {
+                    return Err(Error::new(
+                        Reason::FeatureUnavailable,
+                        "the database holds no vectors of this embedding model",
+                    )
+                    .into());
+                }
             },
         };
-        self.filtered(&self.searches, owner, read, filter, move |conn, owner, filter, indexed| match owner {
-            Some(owner) => rank(conn, owner, &search, set.as_deref(), filter, indexed),
-            None => Ok(Ranking::default()),
-        })
+        self.filtered(
+            &self.searches,
+            owner,
+            read,
+            filter,
+            move |conn, owner, filter, indexed| match owner {
+                Some(owner) => rank(conn, owner, &search, set.as_deref(), filter, indexed),
+                None => Ok(Ranking::default()),
+            },
+        )
         .await
     }
 }
@@ -107,10 +191,20 @@ fn rank(
     filter: &Filter,
     indexed: &[context_model::MetadataPath],
 ) -> Result<Ranking> {
-    let mut ranking = Ranking { revision: owner.revision, ..Ranking::default() };
+    let mut ranking = Ranking {
+        revision: owner.revision,
+        ..Ranking::default()
+    };
     if let (Some(semantic), Some(set)) = (&search.semantic, set) {
         let depth = search.depth as usize;
-        let by_meaning = Search { set, vector: &semantic.vector, filter, owner: owner.owner, indexed, depth };
+        let by_meaning = Search {
+            set,
+            vector: &semantic.vector,
+            filter,
+            owner: owner.owner,
+            indexed,
+            depth,
+        };
         let found = by_meaning.run(conn).map_err(store_error)?;
         let place = |at: i64| u32::try_from(at).unwrap_or(0);
         ranking.semantic = found
@@ -129,12 +223,25 @@ fn rank(
         }
     }
     if let Some(words) = &search.fts {
-        let page = Page { limit: search.depth, offset: 0 };
-        let found = fts::search(conn, words, filter, owner.owner, page, indexed).map_err(store_error)?;
-        ranking.fts = found.rows.iter().map(|(row_id, score)| RankedByWords { id: id_of_row(*row_id), score: *score }).collect();
+        let page = Page {
+            limit: search.depth,
+            offset: 0,
+        };
+        let found =
+            fts::search(conn, words, filter, owner.owner, page, indexed).map_err(store_error)?;
+        ranking.fts = found
+            .rows
+            .iter()
+            .map(|(row_id, score)| RankedByWords {
+                id: id_of_row(*row_id),
+                score: *score,
+            })
+            .collect();
         ranking.capped_at = found.capped_at;
         if search.explain {
-            ranking.plan.extend(found.statement.explain(conn).map_err(store_error)?);
+            ranking
+                .plan
+                .extend(found.statement.explain(conn).map_err(store_error)?);
         }
     }
     Ok(ranking)

@@ -9,7 +9,13 @@ use crate::schema::{chunk_tokens, chunks};
 use crate::transaction::Transaction;
 
 /// Stores what is kept of a chunk's tokens.
-pub(super) fn insert(transaction: &mut Transaction<'_>, row_id: i64, set_id: i64, position: i64, tokens: &[u8]) -> QueryResult<()> {
+pub(super) fn insert(
+    transaction: &mut Transaction<'_>,
+    row_id: i64,
+    set_id: i64,
+    position: i64,
+    tokens: &[u8],
+) -> QueryResult<()> {
     diesel::insert_into(chunk_tokens::table)
         .values((
             chunk_tokens::owner.eq(transaction.owner.owner),
@@ -24,7 +30,9 @@ pub(super) fn insert(transaction: &mut Transaction<'_>, row_id: i64, set_id: i64
 
 /// Deletes those of an entry, of every model.
 pub(super) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryResult<()> {
-    let of_entry = chunk_tokens::owner.eq(transaction.owner.owner).and(chunk_tokens::row_id.eq(row_id));
+    let of_entry = chunk_tokens::owner
+        .eq(transaction.owner.owner)
+        .and(chunk_tokens::row_id.eq(row_id));
     diesel::delete(chunk_tokens::table.filter(of_entry)).execute(transaction.conn)?;
     Ok(())
 }
@@ -33,7 +41,12 @@ pub(super) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
 pub(super) fn sweep(conn: &mut SqliteConnection, doomed: &[i64]) -> QueryResult<()> {
     let keys: Vec<(i64, i64, i64, i64)> = chunks::table
         .filter(chunks::chunk_id.eq_any(doomed))
-        .select((chunks::owner, chunks::row_id, chunks::set_id, chunks::position))
+        .select((
+            chunks::owner,
+            chunks::row_id,
+            chunks::set_id,
+            chunks::position,
+        ))
         .load(conn)?;
     for key in keys {
         diesel::delete(chunk_tokens::table.find(key)).execute(conn)?;
@@ -42,13 +55,27 @@ pub(super) fn sweep(conn: &mut SqliteConnection, doomed: &[i64]) -> QueryResult<
 }
 
 /// What is kept of these chunks' tokens.
-pub(super) fn read(conn: &mut SqliteConnection, owner: &Owner, set_id: i64, wanted: &[ChunkPlace]) -> QueryResult<Vec<ChunkTokens>> {
+pub(super) fn read(
+    conn: &mut SqliteConnection,
+    owner: &Owner,
+    set_id: i64,
+    wanted: &[ChunkPlace],
+) -> QueryResult<Vec<ChunkTokens>> {
     let mut found = Vec::with_capacity(wanted.len());
     for place in wanted {
-        let Some(row_id) = owner.row_id(place.id) else { continue };
+        let Some(row_id) = owner.row_id(place.id) else {
+            continue;
+        };
         let key = (owner.owner, row_id, set_id, i64::from(place.position));
-        let tokens = chunk_tokens::table.find(key).select(chunk_tokens::tokens).get_result(conn).optional()?;
-        found.extend(tokens.map(|tokens| ChunkTokens { place: *place, tokens }));
+        let tokens = chunk_tokens::table
+            .find(key)
+            .select(chunk_tokens::tokens)
+            .get_result(conn)
+            .optional()?;
+        found.extend(tokens.map(|tokens| ChunkTokens {
+            place: *place,
+            tokens,
+        }));
     }
     Ok(found)
 }

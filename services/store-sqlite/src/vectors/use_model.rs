@@ -17,10 +17,20 @@ pub(super) const CURRENT: i64 = 1;
 /// Its chunks are being deleted, and then its row.
 pub(super) const DISCARDED: i64 = 2;
 
-pub(super) fn use_model(conn: &mut SqliteConnection, open: &mut Open, model: &EmbeddingModel) -> Result<ModelUse, Failure> {
+pub(super) fn use_model(
+    conn: &mut SqliteConnection,
+    open: &mut Open,
+    model: &EmbeddingModel,
+) -> Result<ModelUse, Failure> {
     match open.vectors.current() {
         Some(set) if set.model == *model => return Ok(ModelUse::Ready),
-        Some(set) if !chunks::table.select(chunks::chunk_id).limit(1).load::<i64>(conn)?.is_empty() => {
+        Some(set)
+            if !chunks::table
+                .select(chunks::chunk_id)
+                .limit(1)
+                .load::<i64>(conn)?
+                .is_empty() =>
+        {
             return Ok(ModelUse::Other(set.model.clone()));
         }
         _ => {}
@@ -33,8 +43,14 @@ pub(super) fn use_model(conn: &mut SqliteConnection, open: &mut Open, model: &Em
 }
 
 /// Makes a set. Its number is greater than that of every set of which something is left.
-pub(super) fn make(conn: &mut SqliteConnection, model: &EmbeddingModel, state: i64) -> QueryResult<Set> {
-    let last: Option<i64> = embedding_sets::table.select(diesel::dsl::max(embedding_sets::set_id)).first(conn)?;
+pub(super) fn make(
+    conn: &mut SqliteConnection,
+    model: &EmbeddingModel,
+    state: i64,
+) -> QueryResult<Set> {
+    let last: Option<i64> = embedding_sets::table
+        .select(diesel::dsl::max(embedding_sets::set_id))
+        .first(conn)?;
     let id = last.unwrap_or(0) + 1;
     diesel::insert_into(embedding_sets::table)
         .values((

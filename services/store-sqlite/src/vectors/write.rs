@@ -9,10 +9,25 @@ use crate::schema::{chunks, vectors};
 use crate::transaction::Transaction;
 
 /// Stores an entry's vectors when they are there and of the model in use; an entry without any waits for them.
-pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: &Embedding) -> QueryResult<()> {
-    let Embedding::Now(Embedded { model, chunks: given }) = embedding else { return Ok(()) };
-    let Some(set_id) = set_of(transaction, model) else { return Ok(()) };
-    let is_current = transaction.vectors.current().is_some_and(|set| set.id == set_id);
+pub(crate) fn insert(
+    transaction: &mut Transaction<'_>,
+    row_id: i64,
+    embedding: &Embedding,
+) -> QueryResult<()> {
+    let Embedding::Now(Embedded {
+        model,
+        chunks: given,
+    }) = embedding
+    else {
+        return Ok(());
+    };
+    let Some(set_id) = set_of(transaction, model) else {
+        return Ok(());
+    };
+    let is_current = transaction
+        .vectors
+        .current()
+        .is_some_and(|set| set.id == set_id);
     let dimensions = usize::try_from(model.dimensions).unwrap_or(0);
     if given.is_empty() || given.iter().any(|chunk| chunk.vector.len() != dimensions) {
         return Ok(());
@@ -35,13 +50,23 @@ pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: 
             ))
             .execute(transaction.conn)?;
         diesel::insert_into(vectors::table)
-            .values((vectors::chunk_id.eq(chunk_id), vectors::vector.eq(encode(&chunk.vector))))
+            .values((
+                vectors::chunk_id.eq(chunk_id),
+                vectors::vector.eq(encode(&chunk.vector)),
+            ))
             .execute(transaction.conn)?;
         if let Some(tokens) = &chunk.tokens {
             tokens::insert(transaction, row_id, set_id, position, tokens)?;
         }
         if is_current {
-            transaction.vectors.push(Change::Add { owner, item: Item { chunk: chunk_id, entry: row_id, code } });
+            transaction.vectors.push(Change::Add {
+                owner,
+                item: Item {
+                    chunk: chunk_id,
+                    entry: row_id,
+                    code,
+                },
+            });
         }
     }
     transaction.vectors.count(owner, i64::from(is_current));
@@ -51,14 +76,22 @@ pub(crate) fn insert(transaction: &mut Transaction<'_>, row_id: i64, embedding: 
 /// The set of this model: the one in use or the one that is gathered.
 pub(super) fn set_of(transaction: &Transaction<'_>, model: &EmbeddingModel) -> Option<i64> {
     let vectors = &transaction.vectors;
-    [vectors.current(), vectors.building()].into_iter().flatten().find(|set| set.model == *model).map(|set| set.id)
+    [vectors.current(), vectors.building()]
+        .into_iter()
+        .flatten()
+        .find(|set| set.model == *model)
+        .map(|set| set.id)
 }
 
 /// Deletes an entry's vectors, of every model.
 pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryResult<()> {
-    let Some(set) = transaction.vectors.current() else { return Ok(()) };
-    let found: Vec<(i64, i64)> =
-        chunks::table.filter(chunks::row_id.eq(row_id)).select((chunks::chunk_id, chunks::set_id)).load(transaction.conn)?;
+    let Some(set) = transaction.vectors.current() else {
+        return Ok(());
+    };
+    let found: Vec<(i64, i64)> = chunks::table
+        .filter(chunks::row_id.eq(row_id))
+        .select((chunks::chunk_id, chunks::set_id))
+        .load(transaction.conn)?;
     let owner = transaction.owner.owner;
     if !found.is_empty() {
         tokens::remove(transaction, row_id)?;
@@ -68,7 +101,10 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
         diesel::delete(chunks::table.find(chunk_id)).execute(transaction.conn)?;
         diesel::delete(vectors::table.find(chunk_id)).execute(transaction.conn)?;
         if set_id == set.id {
-            transaction.vectors.push(Change::Remove { owner, chunk: chunk_id });
+            transaction.vectors.push(Change::Remove {
+                owner,
+                chunk: chunk_id,
+            });
             had_vectors = true;
         }
     }
@@ -77,7 +113,11 @@ pub(crate) fn remove(transaction: &mut Transaction<'_>, row_id: i64) -> QueryRes
 }
 
 /// Puts other vectors in the place of an entry's.
-pub(crate) fn replace(transaction: &mut Transaction<'_>, row_id: i64, embedding: &Embedding) -> QueryResult<()> {
+pub(crate) fn replace(
+    transaction: &mut Transaction<'_>,
+    row_id: i64,
+    embedding: &Embedding,
+) -> QueryResult<()> {
     remove(transaction, row_id)?;
     insert(transaction, row_id, embedding)
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use context_model::{EntryUpdate, Filter, NewEntry, Source, ThreadId, Timestamp};
-use context_store::{FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, WriteOptions, Written};
+use context_store::{
+    FtsSearch, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch,
+    WriteOptions, Written,
+};
 use context_text::{Analyzer, Language, Mode, parse};
 
 pub fn entry(text: &str) -> NewEntry {
@@ -18,28 +21,67 @@ pub fn entry(text: &str) -> NewEntry {
 }
 
 pub fn update(id: i64, text: &str) -> EntryUpdate {
-    EntryUpdate { id, text: Some(text.into()), metadata: None, tags: None, images: None, expected_version: None }
+    EntryUpdate {
+        id,
+        text: Some(text.into()),
+        metadata: None,
+        tags: None,
+        images: None,
+        expected_version: None,
+    }
 }
 
 pub fn options() -> WriteOptions {
-    WriteOptions { now: Timestamp(1_700_000_000_000_000), idempotency: None, key_id: Some("key".into()), embeddings: Vec::new() }
+    WriteOptions {
+        now: Timestamp(1_700_000_000_000_000),
+        idempotency: None,
+        key_id: Some("key".into()),
+        embeddings: Vec::new(),
+    }
 }
 
 pub fn read() -> Read {
     Read::default()
 }
 
-pub const SELECTION: RowSelection =
-    RowSelection { images: false, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
+pub const SELECTION: RowSelection = RowSelection {
+    images: false,
+    text_chars: None,
+    explain: false,
+    max_bytes: 1 << 30,
+    memory: Memory::UNCOUNTED,
+};
 
-pub async fn store_batch(store: &dyn Store, entries: impl IntoIterator<Item = NewEntry>) -> Written<StoredBatch> {
-    store.store_contexts(&OwnerId::default(), entries.into_iter().collect(), true, options()).await.unwrap()
+pub async fn store_batch(
+    store: &dyn Store,
+    entries: impl IntoIterator<Item = NewEntry>,
+) -> Written<StoredBatch> {
+    store
+        .store_contexts(
+            &OwnerId::default(),
+            entries.into_iter().collect(),
+            true,
+            options(),
+        )
+        .await
+        .unwrap()
 }
 
 /// The texts of all entries, newest first.
 pub async fn all(store: &dyn Store) -> Result<Vec<String>, StoreError> {
-    let page = Page { limit: 1000, offset: 0 };
-    let found = store.search_contexts(&OwnerId::default(), Filter::default(), page, SELECTION, read()).await?;
+    let page = Page {
+        limit: 1000,
+        offset: 0,
+    };
+    let found = store
+        .search_contexts(
+            &OwnerId::default(),
+            Filter::default(),
+            page,
+            SELECTION,
+            read(),
+        )
+        .await?;
     Ok(found.entries.into_iter().map(|entry| entry.text).collect())
 }
 
@@ -57,13 +99,39 @@ pub async fn found_near(store: &dyn Store, words: &str) -> Vec<String> {
     found_with(store, "english", words, 0.4).await
 }
 
-async fn found_with(store: &dyn Store, language: &str, words: &str, context_weight: f64) -> Vec<String> {
+async fn found_with(
+    store: &dyn Store,
+    language: &str,
+    words: &str,
+    context_weight: f64,
+) -> Vec<String> {
     let analyzer = Analyzer::new(Language::parse(language).unwrap_or(Language::Unstemmed));
     let query = parse(Mode::Match, words, &analyzer).unwrap().unwrap();
-    let search = FtsSearch { query, ranking_cap: 1000, context_weight };
-    let page = Page { limit: 1000, offset: 0 };
-    let found = store.fts_search(&OwnerId::default(), search, Filter::default(), page, SELECTION, read()).await.unwrap();
-    found.entries.into_iter().map(|found| found.entry.text).collect()
+    let search = FtsSearch {
+        query,
+        ranking_cap: 1000,
+        context_weight,
+    };
+    let page = Page {
+        limit: 1000,
+        offset: 0,
+    };
+    let found = store
+        .fts_search(
+            &OwnerId::default(),
+            search,
+            Filter::default(),
+            page,
+            SELECTION,
+            read(),
+        )
+        .await
+        .unwrap();
+    found
+        .entries
+        .into_iter()
+        .map(|found| found.entry.text)
+        .collect()
 }
 
 /// Polls until the condition holds, for at most 30 seconds.
@@ -73,5 +141,7 @@ pub async fn until(condition: impl AsyncFn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), wait).await.expect("the condition holds in time");
+    tokio::time::timeout(Duration::from_secs(30), wait)
+        .await
+        .expect("the condition holds in time");
 }

@@ -9,7 +9,10 @@ use serde_json::json;
 
 use super::arrange::{SELECTION, entry, read, store_batch};
 
-const PAGE: Page = Page { limit: 10, offset: 0 };
+const PAGE: Page = Page {
+    limit: 10,
+    offset: 0,
+};
 
 /// A store whose entries' labels are long arrays with a 1 at their end.
 async fn store(directory: &tempfile::TempDir) -> SqliteStore {
@@ -18,26 +21,50 @@ async fn store(directory: &tempfile::TempDir) -> SqliteStore {
     let store = SqliteStore::open(config).expect("it opens");
     let mut labels = vec![0; 100_000];
     labels.push(1);
-    let serde_json::Value::Object(metadata) = json!({"labels": labels}) else { panic!("an object") };
-    let with_labels =
-        |i| context_model::NewEntry { metadata: Some(Metadata::from_stored(metadata.clone())), ..entry(&format!("entry {i}")) };
+    let serde_json::Value::Object(metadata) = json!({"labels": labels}) else {
+        panic!("an object")
+    };
+    let with_labels = |i| context_model::NewEntry {
+        metadata: Some(Metadata::from_stored(metadata.clone())),
+        ..entry(&format!("entry {i}"))
+    };
     store_batch(&store, (0..10).map(with_labels)).await;
     store
 }
 
 /// Goes through all arrays a hundred times: minutes.
 async fn endless(store: &SqliteStore, owner: &OwnerId) -> Result<SearchPage, StoreError> {
-    let comparison = Comparison::ArrayContains { value: Scalar::Int(1), case_sensitive: false };
-    let condition = Condition { path: MetadataPath::parse("labels").expect("a path"), comparison };
-    let filter = Filter { conditions: vec![condition; 100], ..Filter::default() };
-    store.search_contexts(owner, filter, PAGE, SELECTION, read()).await
+    let comparison = Comparison::ArrayContains {
+        value: Scalar::Int(1),
+        case_sensitive: false,
+    };
+    let condition = Condition {
+        path: MetadataPath::parse("labels").expect("a path"),
+        comparison,
+    };
+    let filter = Filter {
+        conditions: vec![condition; 100],
+        ..Filter::default()
+    };
+    store
+        .search_contexts(owner, filter, PAGE, SELECTION, read())
+        .await
 }
 
 /// A search that takes a moment, in the same lane.
 async fn short(store: &SqliteStore, owner: &OwnerId) -> SearchPage {
-    let condition = Condition { path: MetadataPath::parse("labels").expect("a path"), comparison: Comparison::NotExists };
-    let filter = Filter { conditions: vec![condition], ..Filter::default() };
-    store.search_contexts(owner, filter, PAGE, SELECTION, read()).await.expect("it works")
+    let condition = Condition {
+        path: MetadataPath::parse("labels").expect("a path"),
+        comparison: Comparison::NotExists,
+    };
+    let filter = Filter {
+        conditions: vec![condition],
+        ..Filter::default()
+    };
+    store
+        .search_contexts(owner, filter, PAGE, SELECTION, read())
+        .await
+        .expect("it works")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -60,10 +87,18 @@ async fn a_search_at_its_call_s_deadline_says_what_to_narrow() {
     let directory = tempfile::tempdir().expect("a directory");
     let store = store(&directory).await;
     let owner = OwnerId::default();
-    let error = call::within(Duration::from_millis(200), None, endless(&store, &owner)).await.expect_err("it takes longer");
+    let error = call::within(Duration::from_millis(200), None, endless(&store, &owner))
+        .await
+        .expect_err("it takes longer");
     let error = error.into_error("items");
     assert_eq!(error.reason.as_str(), "DEADLINE_EXCEEDED");
-    assert!(error.message.contains("no index serves the metadata filter labels (array_contains)"), "{}", error.message);
+    assert!(
+        error
+            .message
+            .contains("no index serves the metadata filter labels (array_contains)"),
+        "{}",
+        error.message
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,7 +106,9 @@ async fn an_owner_that_fills_the_queue_of_searches_lets_another_one_in_between()
     let directory = tempfile::tempdir().expect("a directory");
     let store = store(&directory).await;
     let (many, one) = (OwnerId::default(), OwnerId::new("one"));
-    let limited = async |limit: u64| call::within(Duration::from_millis(limit), None, endless(&store, &many)).await;
+    let limited = async |limit: u64| {
+        call::within(Duration::from_millis(limit), None, endless(&store, &many)).await
+    };
     // Two run until their deadline, and hundreds wait, none of which would be done in an hour.
     let first = futures::future::join(limited(500), limited(500));
     let waiting = futures::future::join_all((0..200).map(|_| limited(3_600_000)));
@@ -83,5 +120,7 @@ async fn an_owner_that_fills_the_queue_of_searches_lets_another_one_in_between()
             served = short(&store, &one) => served,
         }
     });
-    served.await.expect("another owner is next when a thread is free");
+    served
+        .await
+        .expect("another owner is next when a thread is free");
 }

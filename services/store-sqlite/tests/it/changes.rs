@@ -24,10 +24,22 @@ async fn every_change_has_a_row_and_the_revisions_have_no_gap() {
     let owner = OwnerId::default();
     store_batch(&store, ["a", "a", "b", "c"].map(entry)).await;
     let updates = vec![update(1, "x"), update(99, "unknown"), update(1, "y")];
-    store.update_contexts(&owner, updates.clone(), true, options()).await.unwrap_err();
-    store.update_contexts(&owner, updates, false, options()).await.unwrap();
-    let criteria = DeleteCriteria { ids: Some(vec![1, 3]), ..DeleteCriteria::default() };
-    store.delete_contexts(&owner, criteria, options()).await.unwrap();
+    store
+        .update_contexts(&owner, updates.clone(), true, options())
+        .await
+        .unwrap_err();
+    store
+        .update_contexts(&owner, updates, false, options())
+        .await
+        .unwrap();
+    let criteria = DeleteCriteria {
+        ids: Some(vec![1, 3]),
+        ..DeleteCriteria::default()
+    };
+    store
+        .delete_contexts(&owner, criteria, options())
+        .await
+        .unwrap();
     store.close().await;
 
     let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();

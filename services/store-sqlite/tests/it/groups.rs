@@ -33,25 +33,47 @@ async fn held(configure: impl FnOnce(&mut Config)) -> Held {
     let store = Arc::new(SqliteStore::open(config).unwrap());
     store_batch(&*store, [entry("zero")]).await;
     let mut lock = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
-    lock.batch_execute("PRAGMA busy_timeout = 5000; BEGIN IMMEDIATE").unwrap();
+    lock.batch_execute("PRAGMA busy_timeout = 5000; BEGIN IMMEDIATE")
+        .unwrap();
     let first = storing(&store, "first");
     queued(&store, 0, &first).await;
-    Held { store, lock, first, _directory: directory }
+    Held {
+        store,
+        lock,
+        first,
+        _directory: directory,
+    }
 }
 
 fn storing(store: &Arc<SqliteStore>, text: &str) -> Answer {
     let (store, new) = (Arc::clone(store), entry(text));
-    tokio::spawn(async move { store.store_contexts(&OwnerId::default(), vec![new], true, options()).await })
+    tokio::spawn(async move {
+        store
+            .store_contexts(&OwnerId::default(), vec![new], true, options())
+            .await
+    })
 }
 
 fn updating(store: &Arc<SqliteStore>, id: i64, text: &str) -> Answer {
     let (store, change) = (Arc::clone(store), update(id, text));
-    tokio::spawn(async move { store.update_contexts(&OwnerId::default(), vec![change], true, options()).await })
+    tokio::spawn(async move {
+        store
+            .update_contexts(&OwnerId::default(), vec![change], true, options())
+            .await
+    })
 }
 
 async fn counters(store: &SqliteStore) -> (i64, i64, i64) {
-    let connections = store.statistics(&OwnerId::default(), read()).await.unwrap().connections;
-    (connections.queued_writes, connections.commits, connections.writes)
+    let connections = store
+        .statistics(&OwnerId::default(), read())
+        .await
+        .unwrap()
+        .connections;
+    (
+        connections.queued_writes,
+        connections.commits,
+        connections.writes,
+    )
 }
 
 /// Waits until the request was handed in and so many are queued.
@@ -63,11 +85,20 @@ async fn queued(store: &SqliteStore, wanted: i64, answer: &Answer) {
 
 #[tokio::test]
 async fn many_requests_share_one_transaction_and_a_refused_one_harms_nobody() {
-    let Held { store, mut lock, first, _directory } = held(|_| ()).await;
+    let Held {
+        store,
+        mut lock,
+        first,
+        _directory,
+    } = held(|_| ()).await;
     let (_, commits, writes) = counters(&store).await;
     let mut answers = Vec::new();
     for i in 0..20 {
-        answers.push(if i % 5 == 4 { updating(&store, 999, "unknown") } else { storing(&store, &i.to_string()) });
+        answers.push(if i % 5 == 4 {
+            updating(&store, 999, "unknown")
+        } else {
+            storing(&store, &i.to_string())
+        });
     }
     queued(&store, 20, &answers[19]).await;
     lock.batch_execute("ROLLBACK").unwrap();
@@ -75,21 +106,37 @@ async fn many_requests_share_one_transaction_and_a_refused_one_harms_nobody() {
     for (i, answer) in answers.into_iter().enumerate() {
         match answer.await.unwrap() {
             Ok(_) => assert_ne!(i % 5, 4),
-            Err(StoreError::Item { index: 0, error }) => assert_eq!((i % 5, error.reason), (4, Reason::ContextNotFound)),
+            Err(StoreError::Item { index: 0, error }) => {
+                assert_eq!((i % 5, error.reason), (4, Reason::ContextNotFound))
+            }
             Err(other) => panic!("{other:?}"),
         }
     }
     assert_eq!(texts(&*store).await.len(), 18);
     let (_, commits_after, writes_after) = counters(&store).await;
-    assert_eq!((commits_after - commits, writes_after - writes), (2, 21), "the first alone, then the rest together");
+    assert_eq!(
+        (commits_after - commits, writes_after - writes),
+        (2, 21),
+        "the first alone, then the rest together"
+    );
     store.close().await;
 }
 
 #[tokio::test]
 async fn a_request_that_breaks_the_transaction_fails_alone() {
-    let Held { store, mut lock, first, _directory } = held(|config| config.max_file_bytes = Some(2 << 20)).await;
+    let Held {
+        store,
+        mut lock,
+        first,
+        _directory,
+    } = held(|config| config.max_file_bytes = Some(2 << 20)).await;
     let huge = "x".repeat(4 << 20);
-    let answers = [storing(&store, "a"), storing(&store, &huge), storing(&store, "b"), updating(&store, 1, "zero updated")];
+    let answers = [
+        storing(&store, "a"),
+        storing(&store, &huge),
+        storing(&store, "b"),
+        updating(&store, 1, "zero updated"),
+    ];
     queued(&store, 4, &answers[3]).await;
     lock.batch_execute("ROLLBACK").unwrap();
     first.await.unwrap().unwrap();
@@ -100,7 +147,10 @@ async fn a_request_that_breaks_the_transaction_fails_alone() {
     b.await.unwrap().unwrap();
     updated.await.unwrap().unwrap();
     assert_eq!(texts(&*store).await, ["b", "a", "first", "zero updated"]);
-    assert_eq!(crate::arrange::found(&*store, "english", "zero").await, ["zero updated"]);
+    assert_eq!(
+        crate::arrange::found(&*store, "english", "zero").await,
+        ["zero updated"]
+    );
     let statistics = store.statistics(&OwnerId::default(), read()).await.unwrap();
     assert_eq!((statistics.total_entries, statistics.revision), (4, 5));
     store.close().await;
@@ -108,7 +158,12 @@ async fn a_request_that_breaks_the_transaction_fails_alone() {
 
 #[tokio::test]
 async fn a_request_whose_waiter_has_gone_is_skipped() {
-    let Held { store, mut lock, first, _directory } = held(|_| ()).await;
+    let Held {
+        store,
+        mut lock,
+        first,
+        _directory,
+    } = held(|_| ()).await;
     let gone = storing(&store, "gone");
     queued(&store, 1, &gone).await;
     let stays = storing(&store, "stays");
@@ -124,11 +179,26 @@ async fn a_request_whose_waiter_has_gone_is_skipped() {
 
 #[tokio::test]
 async fn a_full_queue_refuses_and_reads_go_on() {
-    let Held { store, mut lock, first, _directory } = held(|config| config.write_queue = 1).await;
+    let Held {
+        store,
+        mut lock,
+        first,
+        _directory,
+    } = held(|config| config.write_queue = 1).await;
     let waits = storing(&store, "waits");
     queued(&store, 1, &waits).await;
-    let refused = store.store_contexts(&OwnerId::default(), vec![entry("too many")], true, options()).await;
-    assert!(matches!(refused, Err(StoreError::Overloaded)), "{refused:?}");
+    let refused = store
+        .store_contexts(
+            &OwnerId::default(),
+            vec![entry("too many")],
+            true,
+            options(),
+        )
+        .await;
+    assert!(
+        matches!(refused, Err(StoreError::Overloaded)),
+        "{refused:?}"
+    );
     assert_eq!(texts(&*store).await, ["zero"]);
     lock.batch_execute("ROLLBACK").unwrap();
     first.await.unwrap().unwrap();
@@ -138,9 +208,17 @@ async fn a_full_queue_refuses_and_reads_go_on() {
 
 #[tokio::test]
 async fn a_lock_held_too_long_is_unavailable_and_writes_resume_after_it() {
-    let Held { store, mut lock, first, _directory } = held(|config| config.busy_timeout = Duration::from_millis(50)).await;
+    let Held {
+        store,
+        mut lock,
+        first,
+        _directory,
+    } = held(|config| config.busy_timeout = Duration::from_millis(50)).await;
     let refused = first.await.unwrap();
-    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::Unavailable(_))),
+        "{refused:?}"
+    );
     lock.batch_execute("ROLLBACK").unwrap();
     store_batch(&*store, [entry("after")]).await;
     assert_eq!(texts(&*store).await, ["after", "zero"]);
@@ -149,7 +227,12 @@ async fn a_lock_held_too_long_is_unavailable_and_writes_resume_after_it() {
 
 #[tokio::test]
 async fn what_is_queued_at_the_close_is_written_first() {
-    let Held { store, mut lock, first, _directory } = held(|_| ()).await;
+    let Held {
+        store,
+        mut lock,
+        first,
+        _directory,
+    } = held(|_| ()).await;
     let waits = storing(&store, "waits");
     queued(&store, 1, &waits).await;
     let closing = tokio::spawn({

@@ -33,11 +33,23 @@ async fn what_was_stored_is_there_after_a_restart() {
 async fn a_second_process_is_told_who_holds_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
-    let store = SqliteStore::open(Config { started: Started::Automatically, ..Config::new(&path) }).unwrap();
+    let store = SqliteStore::open(Config {
+        started: Started::Automatically,
+        ..Config::new(&path)
+    })
+    .unwrap();
     let refused = refusal(&path);
-    let OpenError::Held { holder, .. } = &refused else { panic!("{refused}") };
-    assert_eq!((holder.pid, holder.started), (Some(std::process::id()), Some(Started::Automatically)));
-    assert!(refused.to_string().contains("which a gateway started"), "{refused}");
+    let OpenError::Held { holder, .. } = &refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(
+        (holder.pid, holder.started),
+        (Some(std::process::id()), Some(Started::Automatically))
+    );
+    assert!(
+        refused.to_string().contains("which a gateway started"),
+        "{refused}"
+    );
     store.close().await;
     SqliteStore::open(Config::new(&path)).unwrap().close().await;
 }
@@ -46,7 +58,10 @@ async fn a_second_process_is_told_who_holds_the_file() {
 fn a_foreign_database_is_refused_untouched() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("foreign #1?.db");
-    SqliteConnection::establish(path.to_str().unwrap()).unwrap().batch_execute("CREATE TABLE theirs (x)").unwrap();
+    SqliteConnection::establish(path.to_str().unwrap())
+        .unwrap()
+        .batch_execute("CREATE TABLE theirs (x)")
+        .unwrap();
     let before = std::fs::read(&path).unwrap();
     let refused = refusal(&path);
     assert!(matches!(refused, OpenError::Foreign { .. }), "{refused}");
@@ -59,9 +74,15 @@ async fn a_database_of_a_newer_version_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
     SqliteStore::open(Config::new(&path)).unwrap().close().await;
-    SqliteConnection::establish(path.to_str().unwrap()).unwrap().batch_execute("PRAGMA user_version = 99").unwrap();
+    SqliteConnection::establish(path.to_str().unwrap())
+        .unwrap()
+        .batch_execute("PRAGMA user_version = 99")
+        .unwrap();
     let refused = refusal(&path);
-    assert!(matches!(refused, OpenError::Newer { found: 99, .. }), "{refused}");
+    assert!(
+        matches!(refused, OpenError::Newer { found: 99, .. }),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -93,7 +114,13 @@ async fn indexes_follow_the_setting() {
     let path = directory.path().join("contexts.db");
     for fields in [vec!["status", "agent.name"], vec!["status"], vec![]] {
         let indexed_fields: Vec<String> = fields.iter().map(ToString::to_string).collect();
-        SqliteStore::open(Config { indexed_fields, ..Config::new(&path) }).unwrap().close().await;
+        SqliteStore::open(Config {
+            indexed_fields,
+            ..Config::new(&path)
+        })
+        .unwrap()
+        .close()
+        .await;
         let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
         let indexes: i64 = diesel::dsl::sql::<diesel::sql_types::BigInt>(
             "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name LIKE 'entries%metadata:%'",
@@ -102,7 +129,11 @@ async fn indexes_follow_the_setting() {
         .unwrap();
         assert_eq!(usize::try_from(indexes).unwrap(), fields.len());
     }
-    let refused = SqliteStore::open(Config { indexed_fields: vec!["a b".into()], ..Config::new(&path) }).unwrap_err();
+    let refused = SqliteStore::open(Config {
+        indexed_fields: vec!["a b".into()],
+        ..Config::new(&path)
+    })
+    .unwrap_err();
     assert!(refused.to_string().contains("`a b`"), "{refused}");
 }
 
@@ -112,7 +143,9 @@ async fn a_closed_store_says_so() {
     let store = SqliteStore::open(Config::new(directory.path().join("contexts.db"))).unwrap();
     store.close().await;
     store.close().await;
-    let write = store.store_contexts(&OwnerId::default(), vec![entry("late")], true, options()).await;
+    let write = store
+        .store_contexts(&OwnerId::default(), vec![entry("late")], true, options())
+        .await;
     assert!(matches!(write, Err(StoreError::Closed)), "{write:?}");
     assert!(matches!(store.check().await, Err(StoreError::Closed)));
 }
@@ -122,14 +155,19 @@ async fn a_damaged_file_is_reported_and_not_served() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
     let store = SqliteStore::open(Config::new(&path)).unwrap();
-    store_batch(&store, (0..100).map(|i| entry(&format!("{i} {}", "x".repeat(3000))))).await;
+    store_batch(
+        &store,
+        (0..100).map(|i| entry(&format!("{i} {}", "x".repeat(3000)))),
+    )
+    .await;
     store.close().await;
     let whole = std::fs::read(&path).unwrap();
 
     // The middle of the file overwritten, and then its end cut off.
     let mut file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.seek(std::io::SeekFrom::Start(20 * 4096)).unwrap();
-    file.write_all(&vec![0xa5; whole.len() - 20 * 4096]).unwrap();
+    file.write_all(&vec![0xa5; whole.len() - 20 * 4096])
+        .unwrap();
     assert_corrupt(&path).await;
     std::fs::write(&path, &whole[..20 * 4096]).unwrap();
     assert_corrupt(&path).await;
@@ -146,7 +184,14 @@ async fn assert_corrupt(path: &Path) {
     let found = crate::arrange::all(&store).await;
     assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
     let ids = (1..=100).collect();
-    let found = store.get_contexts(&OwnerId::default(), ids, crate::arrange::SELECTION, crate::arrange::read()).await;
+    let found = store
+        .get_contexts(
+            &OwnerId::default(),
+            ids,
+            crate::arrange::SELECTION,
+            crate::arrange::read(),
+        )
+        .await;
     assert!(matches!(found, Err(StoreError::Corrupt(_))), "{found:?}");
     store.close().await;
 }
@@ -161,7 +206,10 @@ async fn a_start_that_was_cut_short_is_taken_up_again() {
     ] {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("contexts.db");
-        SqliteConnection::establish(path.to_str().unwrap()).unwrap().batch_execute(statements).unwrap();
+        SqliteConnection::establish(path.to_str().unwrap())
+            .unwrap()
+            .batch_execute(statements)
+            .unwrap();
         let store = SqliteStore::open(Config::new(&path)).unwrap();
         store_batch(&store, [entry("x")]).await;
         store.close().await;
@@ -171,12 +219,19 @@ async fn a_start_that_was_cut_short_is_taken_up_again() {
 #[tokio::test]
 async fn a_database_whose_process_was_killed_opens_with_everything_acknowledged() {
     let directory = tempfile::tempdir().unwrap();
-    let (path, copy) = (directory.path().join("contexts.db"), directory.path().join("killed.db"));
+    let (path, copy) = (
+        directory.path().join("contexts.db"),
+        directory.path().join("killed.db"),
+    );
     let store = SqliteStore::open(Config::new(&path)).unwrap();
     store_batch(&store, ["first", "second"].map(entry)).await;
     // What a killed process leaves: nothing has moved from the log into the database yet.
     for end in ["", "-wal"] {
-        std::fs::copy(format!("{}{end}", path.display()), format!("{}{end}", copy.display())).unwrap();
+        std::fs::copy(
+            format!("{}{end}", path.display()),
+            format!("{}{end}", copy.display()),
+        )
+        .unwrap();
     }
     store.close().await;
     let store = SqliteStore::open(Config::new(&copy)).unwrap();
@@ -191,7 +246,13 @@ fn a_place_that_cannot_be_written_is_named() {
     std::fs::create_dir(directory.path().join("directory.db")).unwrap();
     for path in ["file/contexts.db", "directory.db"] {
         let refused = refusal(&directory.path().join(path));
-        assert!(matches!(refused, OpenError::NotWritable { .. } | OpenError::Other { .. }), "{refused:?}");
+        assert!(
+            matches!(
+                refused,
+                OpenError::NotWritable { .. } | OpenError::Other { .. }
+            ),
+            "{refused:?}"
+        );
         assert!(refused.to_string().contains(path), "{refused}");
     }
 }
@@ -201,9 +262,19 @@ async fn another_language_is_indexed_anew() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
     for (language, finds) in [("english", false), ("german", true), ("klingon", false)] {
-        let store = SqliteStore::open(Config { language: language.to_owned(), ..Config::new(&path) }).unwrap();
+        let store = SqliteStore::open(Config {
+            language: language.to_owned(),
+            ..Config::new(&path)
+        })
+        .unwrap();
         store_batch(&store, [entry("viele Häuser")]).await;
-        assert_eq!(!crate::arrange::found(&store, language, "haus").await.is_empty(), finds, "{language}");
+        assert_eq!(
+            !crate::arrange::found(&store, language, "haus")
+                .await
+                .is_empty(),
+            finds,
+            "{language}"
+        );
         store.close().await;
     }
 }
@@ -212,13 +283,27 @@ async fn another_language_is_indexed_anew() {
 async fn another_neighbourhood_is_indexed_anew() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
-    let neighbourhoods = [Neighbourhood::NONE, Neighbourhood::default(), Neighbourhood { entries: 1, ..Neighbourhood::default() }];
+    let neighbourhoods = [
+        Neighbourhood::NONE,
+        Neighbourhood::default(),
+        Neighbourhood {
+            entries: 1,
+            ..Neighbourhood::default()
+        },
+    ];
     for (neighbourhood, expected) in neighbourhoods.into_iter().zip([1, 3, 2]) {
-        let store = SqliteStore::open(Config { neighbourhood, ..Config::new(&path) }).unwrap();
+        let store = SqliteStore::open(Config {
+            neighbourhood,
+            ..Config::new(&path)
+        })
+        .unwrap();
         if expected == 1 {
             store_batch(&store, ["apple", "second", "third"].map(entry)).await;
         }
-        assert_eq!(crate::arrange::found_near(&store, "apple").await.len(), expected);
+        assert_eq!(
+            crate::arrange::found_near(&store, "apple").await.len(),
+            expected
+        );
         store.close().await;
     }
 }

@@ -52,9 +52,28 @@ async fn imported(from: &Path, to: &Path, owner: &str) -> Result<Report, Transfe
 }
 
 async fn entries(store: &SqliteStore, owner: &str) -> Vec<StoredEntry> {
-    let (page, selection) = (Page { limit: 1000, offset: 0 }, RowSelection { images: true, ..SELECTION });
+    let (page, selection) = (
+        Page {
+            limit: 1000,
+            offset: 0,
+        },
+        RowSelection {
+            images: true,
+            ..SELECTION
+        },
+    );
     let owner = OwnerId::new(owner);
-    let mut found = store.search_contexts(&owner, context_model::Filter::default(), page, selection, read()).await.unwrap().entries;
+    let mut found = store
+        .search_contexts(
+            &owner,
+            context_model::Filter::default(),
+            page,
+            selection,
+            read(),
+        )
+        .await
+        .unwrap()
+        .entries;
     found.sort_by_key(|entry| entry.id);
     found
 }
@@ -72,47 +91,124 @@ async fn version_1_keeps_ids_times_tags_metadata_and_images() {
     let directory = tempfile::tempdir().unwrap();
     let sql = tables("id INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER", "") + VERSION_1;
     let from = old_file(directory.path(), &sql);
-    let (before, to) = (std::fs::read(&from).unwrap(), directory.path().join("to.db"));
+    let (before, to) = (
+        std::fs::read(&from).unwrap(),
+        directory.path().join("to.db"),
+    );
     let refused = SqliteStore::open(Config::new(&from)).unwrap_err();
     assert!(matches!(&refused, OpenError::Foreign { .. }), "{refused}");
-    assert!(refused.to_string().contains(&format!("migrate-data --from sqlite://{}", from.display())), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains(&format!("migrate-data --from sqlite://{}", from.display())),
+        "{refused}"
+    );
     let report = imported(&from, &to, "default").await.unwrap();
     assert_eq!(
-        report.verified.iter().map(|found| (found.table, found.rows)).collect::<Vec<_>>(),
+        report
+            .verified
+            .iter()
+            .map(|found| (found.table, found.rows))
+            .collect::<Vec<_>>(),
         [("entries", 3), ("images", 2), ("changes", 3)]
     );
-    assert_eq!(std::fs::read(&from).unwrap(), before, "the source is not written");
+    assert_eq!(
+        std::fs::read(&from).unwrap(),
+        before,
+        "the source is not written"
+    );
 
     let store = SqliteStore::open(Config::new(&to)).unwrap();
     let found_entries = entries(&store, "default").await;
-    let [first, second, third] = found_entries.as_slice() else { panic!("{found_entries:?}") };
-    assert_eq!((first.id, first.thread_id.as_str(), first.text.as_str(), first.version), (3, "thread", "The running fox", 1));
-    assert_eq!(serde_json::json!(first.metadata).to_string(), r#"{"status":"done","n":9007199254740993,"x":0.1}"#);
-    assert_eq!((first.tags.as_slice(), first.created_at), (&["a".to_owned(), "b".to_owned()][..], Timestamp(1_756_720_800_000_000)));
+    let [first, second, third] = found_entries.as_slice() else {
+        panic!("{found_entries:?}")
+    };
+    assert_eq!(
+        (
+            first.id,
+            first.thread_id.as_str(),
+            first.text.as_str(),
+            first.version
+        ),
+        (3, "thread", "The running fox", 1)
+    );
+    assert_eq!(
+        serde_json::json!(first.metadata).to_string(),
+        r#"{"status":"done","n":9007199254740993,"x":0.1}"#
+    );
+    assert_eq!(
+        (first.tags.as_slice(), first.created_at),
+        (
+            &["a".to_owned(), "b".to_owned()][..],
+            Timestamp(1_756_720_800_000_000)
+        )
+    );
     let images = second.images.clone().unwrap();
-    assert_eq!((second.id, images.len(), images[0].data.0.as_slice(), images[1].data.0.as_slice()), (7, 2, &[0, 255][..], &[1, 2][..]));
+    assert_eq!(
+        (
+            second.id,
+            images.len(),
+            images[0].data.0.as_slice(),
+            images[1].data.0.as_slice()
+        ),
+        (7, 2, &[0, 255][..], &[1, 2][..])
+    );
     assert_eq!(second.updated_at, Timestamp(1_756_812_600_000_000));
-    assert_eq!((third.id, third.text.as_str(), third.created_at), (8, "", Timestamp(1_756_893_600_123_456)));
+    assert_eq!(
+        (third.id, third.text.as_str(), third.created_at),
+        (8, "", Timestamp(1_756_893_600_123_456))
+    );
     assert_eq!(serde_json::json!(third.metadata)[METADATA_KEY], "[1]");
     assert_eq!(found(&store, "english", "run").await, ["The running fox"]);
-    let threads = store.list_threads(&OwnerId::default(), Page { limit: 10, offset: 0 }, read()).await.unwrap();
-    assert_eq!((threads.total, threads.threads[1].entry_count, threads.threads[1].last_id, threads.revision), (2, 2, 7, 3));
+    let threads = store
+        .list_threads(
+            &OwnerId::default(),
+            Page {
+                limit: 10,
+                offset: 0,
+            },
+            read(),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            threads.total,
+            threads.threads[1].entry_count,
+            threads.threads[1].last_id,
+            threads.revision
+        ),
+        (2, 2, 7, 3)
+    );
     let next = crate::arrange::store_batch(&store, [crate::arrange::entry("next")]).await;
-    assert_eq!((next.outcome.items[0].as_ref().unwrap().id, next.revision), (9, 4));
+    assert_eq!(
+        (next.outcome.items[0].as_ref().unwrap().id, next.revision),
+        (9, 4)
+    );
     store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn version_2_keeps_summaries() {
     let directory = tempfile::tempdir().unwrap();
-    let sql = tables("id INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER", ", summary TEXT, content_hash TEXT")
-        + VERSION_1
+    let sql = tables(
+        "id INTEGER PRIMARY KEY AUTOINCREMENT",
+        "INTEGER",
+        ", summary TEXT, content_hash TEXT",
+    ) + VERSION_1
         + "UPDATE context_entries SET summary = 'About a fox' WHERE id = 3";
     let from = old_file(directory.path(), &sql);
     let to = directory.path().join("to.db");
     imported(&from, &to, "team").await.unwrap();
     let store = SqliteStore::open(Config::new(&to)).unwrap();
-    assert_eq!(entries(&store, "team").await.iter().map(|entry| entry.summary.as_str()).collect::<Vec<_>>(), ["About a fox", "", ""]);
+    assert_eq!(
+        entries(&store, "team")
+            .await
+            .iter()
+            .map(|entry| entry.summary.as_str())
+            .collect::<Vec<_>>(),
+        ["About a fox", "", ""]
+    );
     assert!(entries(&store, "default").await.is_empty());
     store.close().await;
 }
@@ -120,7 +216,10 @@ async fn version_2_keeps_summaries() {
 #[tokio::test(flavor = "multi_thread")]
 async fn version_3_is_numbered_by_creation_and_keeps_its_uuids() {
     let directory = tempfile::tempdir().unwrap();
-    let (one, two) = ("0199d1f0c0de7abc8123456789abcdef", "0199d1f0c0de7abc8123456789abcde0");
+    let (one, two) = (
+        "0199d1f0c0de7abc8123456789abcdef",
+        "0199d1f0c0de7abc8123456789abcde0",
+    );
     // The first entry is the later one, and references the other.
     let sql = tables(
         "rowid_int INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE",
@@ -138,15 +237,37 @@ async fn version_3_is_numbered_by_creation_and_keeps_its_uuids() {
     imported(&from, &to, "default").await.unwrap();
     let store = SqliteStore::open(Config::new(&to)).unwrap();
     let found = entries(&store, "default").await;
-    let metadata: Vec<_> = found.iter().map(|entry| serde_json::json!(entry.metadata)).collect();
+    let metadata: Vec<_> = found
+        .iter()
+        .map(|entry| serde_json::json!(entry.metadata))
+        .collect();
     let shown: Vec<_> = found
         .iter()
         .zip(&metadata)
-        .map(|(entry, metadata)| (entry.id, entry.text.as_str(), entry.version, metadata[ID_KEY].as_str()))
+        .map(|(entry, metadata)| {
+            (
+                entry.id,
+                entry.text.as_str(),
+                entry.version,
+                metadata[ID_KEY].as_str(),
+            )
+        })
         .collect();
-    assert_eq!(shown, [(1, "earlier", 1, Some(two)), (2, "later", 3, Some(one))]);
-    assert_eq!(metadata[1]["references"]["context_ids"], serde_json::json!([1, "gone"]));
-    assert_eq!((found[1].tags.as_slice(), found[1].images.as_ref().unwrap().len()), (&["x".to_owned()][..], 1));
+    assert_eq!(
+        shown,
+        [(1, "earlier", 1, Some(two)), (2, "later", 3, Some(one))]
+    );
+    assert_eq!(
+        metadata[1]["references"]["context_ids"],
+        serde_json::json!([1, "gone"])
+    );
+    assert_eq!(
+        (
+            found[1].tags.as_slice(),
+            found[1].images.as_ref().unwrap().len()
+        ),
+        (&["x".to_owned()][..], 1)
+    );
     store.close().await;
 }
 
@@ -159,7 +280,9 @@ async fn many_entries_with_images_are_imported_across_batches() {
            INSERT INTO image_attachments (context_entry_id, image_data, mime_type, position) \
            SELECT id, CAST(id AS BLOB), 'image/png', p FROM context_entries, (SELECT 0 AS p UNION SELECT 1) WHERE id % 30 = 0;";
     let from = old_file(directory.path(), &sql);
-    let report = imported(&from, &directory.path().join("to.db"), "default").await.unwrap();
+    let report = imported(&from, &directory.path().join("to.db"), "default")
+        .await
+        .unwrap();
     let rows: Vec<u64> = report.verified.iter().map(|found| found.rows).collect();
     assert_eq!(rows, [1234, 246, 1234]);
 }
@@ -170,8 +293,15 @@ async fn what_nobody_of_us_made_is_refused_and_no_target_is_made() {
     let from = old_file(directory.path(), "CREATE TABLE theirs (x)");
     let to = directory.path().join("to.db");
     let refused = imported(&from, &to, "default").await.unwrap_err();
-    assert!(refused.to_string().contains("neither by this service nor by an mcp-context-server"), "{refused}");
-    let missing = imported(&directory.path().join("missing.db"), &to, "default").await.unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("neither by this service nor by an mcp-context-server"),
+        "{refused}"
+    );
+    let missing = imported(&directory.path().join("missing.db"), &to, "default")
+        .await
+        .unwrap_err();
     assert!(missing.to_string().contains("missing.db"), "{missing}");
     assert!(!to.exists());
 }

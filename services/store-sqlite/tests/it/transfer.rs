@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use context_store::generate::fill;
-use context_store::transfer::{Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate};
+use context_store::transfer::{
+    Head, Observer, Phase, Report, Row, Source, TABLES, Table, Target, TransferError, migrate,
+};
 use context_store::{EmbeddingModel, OwnerId, Store as _};
 use context_store_sqlite::{Config, OpenError, SqliteSource, SqliteStore, SqliteTarget};
 use diesel::prelude::*;
@@ -50,8 +52,14 @@ fn content(path: &Path) -> Vec<String> {
         line: String,
     }
     let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
-    let mut lines =
-        |sql: String| diesel::sql_query(sql).load::<Line>(&mut conn).unwrap().into_iter().map(|row| row.line).collect::<Vec<_>>();
+    let mut lines = |sql: String| {
+        diesel::sql_query(sql)
+            .load::<Line>(&mut conn)
+            .unwrap()
+            .into_iter()
+            .map(|row| row.line)
+            .collect::<Vec<_>>()
+    };
     let tables = lines(
         "SELECT t.name || ':' || (SELECT group_concat('quote(\"' || c.name || '\")', ' || char(10) || ') FROM pragma_table_info(t.name) c \
          WHERE c.name <> 'chunk_id') AS line FROM sqlite_schema t WHERE t.type = 'table' AND t.name NOT LIKE 'fts\\_%' ESCAPE '\\' \
@@ -61,7 +69,9 @@ fn content(path: &Path) -> Vec<String> {
     let mut all = Vec::new();
     for table in tables {
         let (name, columns) = table.split_once(':').unwrap();
-        all.extend(lines(format!("SELECT '{name} ' || {columns} AS line FROM \"{name}\" ORDER BY 1")));
+        all.extend(lines(format!(
+            "SELECT '{name} ' || {columns} AS line FROM \"{name}\" ORDER BY 1"
+        )));
     }
     // The note that every row has checksums is each database's own: a moved row is checked again.
     all.retain(|line| !line.starts_with("meta 'sealed'"));
@@ -69,7 +79,10 @@ fn content(path: &Path) -> Vec<String> {
 }
 
 fn tables(content: &[String]) -> Vec<&str> {
-    let mut names: Vec<&str> = content.iter().filter_map(|line| line.split(' ').next()).collect();
+    let mut names: Vec<&str> = content
+        .iter()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
     names.dedup();
     names
 }
@@ -83,24 +96,49 @@ async fn everything_arrives_and_is_as_writes_would_have_made_it() {
     assert_eq!(report.left_behind, []);
     let (before, after) = (content(&from), content(&to));
     for table in TABLES {
-        assert!(tables(&before).contains(&table.name), "the test has rows of {}", table.name);
-        assert!(report.verified.iter().any(|found| found.table == table.name && found.rows > 0), "{}", table.name);
+        assert!(
+            tables(&before).contains(&table.name),
+            "the test has rows of {}",
+            table.name
+        );
+        assert!(
+            report
+                .verified
+                .iter()
+                .any(|found| found.table == table.name && found.rows > 0),
+            "{}",
+            table.name
+        );
     }
     for (before, after) in before.iter().zip(&after) {
         assert_eq!(before, after);
     }
     assert_eq!(before.len(), after.len());
-    let (from, to) = (SqliteStore::open(Config::new(&from)).unwrap(), SqliteStore::open(Config::new(&to)).unwrap());
-    for words in ["running", "数据", "straße foo_bar", "decided agents remember"] {
+    let (from, to) = (
+        SqliteStore::open(Config::new(&from)).unwrap(),
+        SqliteStore::open(Config::new(&to)).unwrap(),
+    );
+    for words in [
+        "running",
+        "数据",
+        "straße foo_bar",
+        "decided agents remember",
+    ] {
         // In which order they come depends on what was deleted from an index before.
-        let (mut before, mut after) = (found(&from, "english", words).await, found(&to, "english", words).await);
+        let (mut before, mut after) = (
+            found(&from, "english", words).await,
+            found(&to, "english", words).await,
+        );
         before.sort();
         after.sort();
         assert_eq!(before, after, "{words}");
         assert!(!after.is_empty(), "{words}");
     }
     // It goes on as if nothing had happened.
-    let (one, other) = (store_batch(&from, [entry("next")]).await, store_batch(&to, [entry("next")]).await);
+    let (one, other) = (
+        store_batch(&from, [entry("next")]).await,
+        store_batch(&to, [entry("next")]).await,
+    );
     assert_eq!(one, other);
     from.close().await;
     to.close().await;
@@ -126,11 +164,21 @@ impl Target for Interrupted<'_> {
         self.target.is_empty().await
     }
 
-    async fn begin(&mut self, model: Option<&EmbeddingModel>, mark: &str) -> Result<(), TransferError> {
+    async fn begin(
+        &mut self,
+        model: Option<&EmbeddingModel>,
+        mark: &str,
+    ) -> Result<(), TransferError> {
         self.target.begin(model, mark).await
     }
 
-    async fn write(&mut self, owner: &OwnerId, table: &'static Table, rows: &[Row], mark: &str) -> Result<(), TransferError> {
+    async fn write(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        rows: &[Row],
+        mark: &str,
+    ) -> Result<(), TransferError> {
         if self.writes == 0 {
             return Err(TransferError::database("test", "interrupted"));
         }
@@ -155,7 +203,10 @@ async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
     let mut stops = 0;
     let report = loop {
         let (mut source, mut target) = (source(&from).await.unwrap(), target(&to).await.unwrap());
-        let mut interrupted = Interrupted { target: &mut target, writes: 1 };
+        let mut interrupted = Interrupted {
+            target: &mut target,
+            writes: 1,
+        };
         match migrate(source.as_mut(), &mut interrupted, &mut Silent).await {
             Ok(report) => break report,
             Err(error) => assert!(error.to_string().contains("interrupted"), "{error}"),
@@ -167,7 +218,10 @@ async fn an_interrupted_migration_goes_on_wherever_it_stopped() {
         copied += 1;
         assert!(stops < 100, "it gets further each time");
     };
-    assert!(stops > 10 && copied == stops && report.copied < 500, "{report:?}");
+    assert!(
+        stops > 10 && copied == stops && report.copied < 500,
+        "{report:?}"
+    );
     assert_eq!(content(&from), content(&to));
 }
 
@@ -178,15 +232,26 @@ async fn a_target_that_is_not_empty_and_a_source_that_is_in_use_are_refused() {
     let other = directory.path().join("other.db");
     let store = SqliteStore::open(Config::new(&other)).unwrap();
     store_batch(&store, [entry("mine")]).await;
-    let refused = moved(&other, &directory.path().join("new.db")).await.unwrap_err();
-    assert!(refused.to_string().contains("is held by process"), "{refused}");
-    assert!(!directory.path().join("new.db").exists(), "no target is made for a source that cannot be read");
+    let refused = moved(&other, &directory.path().join("new.db"))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("is held by process"),
+        "{refused}"
+    );
+    assert!(
+        !directory.path().join("new.db").exists(),
+        "no target is made for a source that cannot be read"
+    );
     store.close().await;
     let before = content(&other);
     let refused = moved(&from, &other).await.unwrap_err();
     assert!(refused.to_string().contains("is not empty"), "{refused}");
     assert_eq!(content(&other), before);
-    SqliteStore::open(Config::new(&other)).unwrap().close().await;
+    SqliteStore::open(Config::new(&other))
+        .unwrap()
+        .close()
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,18 +261,41 @@ async fn a_half_filled_target_takes_the_same_source_alone_and_only_as_it_was() {
     let to = directory.path().join("to.db");
     {
         let (mut source, mut target) = (source(&from).await.unwrap(), target(&to).await.unwrap());
-        let mut interrupted = Interrupted { target: &mut target, writes: 2 };
-        migrate(source.as_mut(), &mut interrupted, &mut Silent).await.unwrap_err();
+        let mut interrupted = Interrupted {
+            target: &mut target,
+            writes: 2,
+        };
+        migrate(source.as_mut(), &mut interrupted, &mut Silent)
+            .await
+            .unwrap_err();
     }
     let other = directory.path().join("other.db");
-    SqliteStore::open(Config::new(&other)).unwrap().close().await;
+    SqliteStore::open(Config::new(&other))
+        .unwrap()
+        .close()
+        .await;
     let refused = moved(&other, &to).await.unwrap_err();
-    assert!(refused.to_string().contains("is half filled from sqlite://"), "{refused}");
-    let refused = moved(&to, &directory.path().join("new.db")).await.unwrap_err();
-    assert!(refused.to_string().contains("is being filled by a migration that has not ended"), "{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("is half filled from sqlite://"),
+        "{refused}"
+    );
+    let refused = moved(&to, &directory.path().join("new.db"))
+        .await
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("is being filled by a migration that has not ended"),
+        "{refused}"
+    );
     let store = SqliteStore::open(Config::new(&from)).unwrap();
     store_batch(&store, [entry("one more")]).await;
     store.close().await;
     let refused = moved(&from, &to).await.unwrap_err();
-    assert!(refused.to_string().contains("has changed since"), "{refused}");
+    assert!(
+        refused.to_string().contains("has changed since"),
+        "{refused}"
+    );
 }

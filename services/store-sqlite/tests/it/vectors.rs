@@ -4,8 +4,9 @@ use std::path::Path;
 
 use context_model::Filter;
 use context_store::{
-    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse, MoveState, Moved, OwnerId, RankSearch,
-    RankedByMeaning, SemanticSearch, Store, VectorStore, WriteOptions,
+    DeleteCriteria, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, LateEmbedding, ModelUse,
+    MoveState, Moved, OwnerId, RankSearch, RankedByMeaning, SemanticSearch, Store, VectorStore,
+    WriteOptions,
 };
 use context_store_sqlite::{Config, SqliteStore};
 use diesel::prelude::*;
@@ -15,7 +16,10 @@ use diesel::sqlite::SqliteConnection;
 use crate::arrange::{entry, options, read, update};
 
 fn model() -> EmbeddingModel {
-    EmbeddingModel { identity: "test".to_owned(), dimensions: 64 }
+    EmbeddingModel {
+        identity: "test".to_owned(),
+        dimensions: 64,
+    }
 }
 
 /// A direction that differs for every seed.
@@ -33,18 +37,41 @@ fn vector(seed: u64) -> Vec<f32> {
 }
 
 fn embedding(seed: u64) -> Embedding {
-    let chunk = |part: u64| EmbeddedChunk { start: 0, end: 1, vector: vector(seed * 4 + part), tokens: Some(vec![7; 300]) };
-    Embedding::Now(Embedded { model: model(), chunks: (0..=seed % 3).map(chunk).collect() })
+    let chunk = |part: u64| EmbeddedChunk {
+        start: 0,
+        end: 1,
+        vector: vector(seed * 4 + part),
+        tokens: Some(vec![7; 300]),
+    };
+    Embedding::Now(Embedded {
+        model: model(),
+        chunks: (0..=seed % 3).map(chunk).collect(),
+    })
 }
 
 fn with(embeddings: Vec<Embedding>) -> WriteOptions {
-    WriteOptions { embeddings, ..options() }
+    WriteOptions {
+        embeddings,
+        ..options()
+    }
 }
 
 async fn nearest(store: &SqliteStore, seed: u64) -> Vec<RankedByMeaning> {
-    let semantic = Some(SemanticSearch { model: model(), vector: vector(seed) });
-    let search = RankSearch { fts: None, semantic, depth: 1000, explain: false };
-    store.rank(&OwnerId::default(), search, Filter::default(), read()).await.unwrap().semantic
+    let semantic = Some(SemanticSearch {
+        model: model(),
+        vector: vector(seed),
+    });
+    let search = RankSearch {
+        fts: None,
+        semantic,
+        depth: 1000,
+        explain: false,
+    };
+    store
+        .rank(&OwnerId::default(), search, Filter::default(), read())
+        .await
+        .unwrap()
+        .semantic
 }
 
 /// Chunks whose tokens' vectors are in the file.
@@ -55,7 +82,10 @@ fn stored_tokens(path: &Path) -> i64 {
         count: i64,
     }
     let mut conn = SqliteConnection::establish(path.to_str().unwrap()).unwrap();
-    diesel::sql_query("SELECT count(*) AS count FROM chunk_tokens").get_result::<Count>(&mut conn).unwrap().count
+    diesel::sql_query("SELECT count(*) AS count FROM chunk_tokens")
+        .get_result::<Count>(&mut conn)
+        .unwrap()
+        .count
 }
 
 fn open(path: &Path) -> SqliteStore {
@@ -71,19 +101,46 @@ async fn a_restart_finds_exactly_what_was_found_before() {
     let owner = OwnerId::default();
     for batch in 0..6u64 {
         let seeds = batch * 100..(batch + 1) * 100;
-        let entries = seeds.clone().map(|seed| entry(&format!("text {seed}"))).collect();
-        store.store_contexts(&owner, entries, true, with(seeds.map(embedding).collect())).await.unwrap();
+        let entries = seeds
+            .clone()
+            .map(|seed| entry(&format!("text {seed}")))
+            .collect();
+        store
+            .store_contexts(&owner, entries, true, with(seeds.map(embedding).collect()))
+            .await
+            .unwrap();
     }
     let updates = (1..=50).map(|id| update(id, "changed")).collect();
-    store.update_contexts(&owner, updates, true, with((1000..1050).map(embedding).collect())).await.unwrap();
-    store.update_contexts(&owner, vec![update(60, "waits")], true, options()).await.unwrap();
-    let doomed = DeleteCriteria { ids: Some((100..300).collect()), ..DeleteCriteria::default() };
-    store.delete_contexts(&owner, doomed, options()).await.unwrap();
+    store
+        .update_contexts(
+            &owner,
+            updates,
+            true,
+            with((1000..1050).map(embedding).collect()),
+        )
+        .await
+        .unwrap();
+    store
+        .update_contexts(&owner, vec![update(60, "waits")], true, options())
+        .await
+        .unwrap();
+    let doomed = DeleteCriteria {
+        ids: Some((100..300).collect()),
+        ..DeleteCriteria::default()
+    };
+    store
+        .delete_contexts(&owner, doomed, options())
+        .await
+        .unwrap();
     let mut before = Vec::new();
     for seed in 0..20 {
         before.push(nearest(&store, seed * 7).await);
     }
-    assert_eq!(before[0].len(), 399, "600 entries, 200 of them deleted and one that waits");
+    assert_eq!(
+        before[0].len(),
+        399,
+        "600 entries, 200 of them deleted and one that waits"
+    );
     assert_eq!(store.embedded_entries(&owner, &model()).await.unwrap(), 399);
     store.close().await;
     drop(store);
@@ -95,7 +152,15 @@ async fn a_restart_finds_exactly_what_was_found_before() {
     }
     assert_eq!(store.use_model(&model()).await.unwrap(), ModelUse::Ready);
     // Chunks that come after a restart do not take the numbers of others.
-    store.store_contexts(&owner, vec![entry("new")], true, with(vec![embedding(7777)])).await.unwrap();
+    store
+        .store_contexts(
+            &owner,
+            vec![entry("new")],
+            true,
+            with(vec![embedding(7777)]),
+        )
+        .await
+        .unwrap();
     assert_eq!(nearest(&store, 7777 * 4).await[0].id, 601);
     store.close().await;
 }
@@ -104,19 +169,52 @@ async fn a_restart_finds_exactly_what_was_found_before() {
 async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its_vectors() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("contexts.db");
-    let other = EmbeddingModel { identity: "other".to_owned(), ..model() };
+    let other = EmbeddingModel {
+        identity: "other".to_owned(),
+        ..model()
+    };
     let mut store = open(&path);
     store.use_model(&model()).await.unwrap();
-    let entries = (0..90u64).map(|seed| entry(&format!("text {seed}"))).collect();
-    store.store_contexts(&OwnerId::default(), entries, true, with((0..90).map(embedding).collect())).await.unwrap();
+    let entries = (0..90u64)
+        .map(|seed| entry(&format!("text {seed}")))
+        .collect();
+    store
+        .store_contexts(
+            &OwnerId::default(),
+            entries,
+            true,
+            with((0..90).map(embedding).collect()),
+        )
+        .await
+        .unwrap();
     assert!(stored_tokens(&path) >= 90);
     for (already, more) in [(0, 40), (40, 30), (70, 30)] {
-        assert_eq!(store.begin_move(&other).await.unwrap(), MoveState::Begun { embedded: already, entries: 90 });
+        assert_eq!(
+            store.begin_move(&other).await.unwrap(),
+            MoveState::Begun {
+                embedded: already,
+                entries: 90
+            }
+        );
         for entry in store.unembedded(&other, None, more).await.unwrap().entries {
-            let chunk = EmbeddedChunk { start: 0, end: 1, vector: vector(9000 + entry.id as u64), tokens: None };
-            let late =
-                LateEmbedding { id: entry.id, version: entry.version, embedded: Embedded { model: other.clone(), chunks: vec![chunk] } };
-            store.add_embeddings(&entry.owner, vec![late]).await.unwrap();
+            let chunk = EmbeddedChunk {
+                start: 0,
+                end: 1,
+                vector: vector(9000 + entry.id as u64),
+                tokens: None,
+            };
+            let late = LateEmbedding {
+                id: entry.id,
+                version: entry.version,
+                embedded: Embedded {
+                    model: other.clone(),
+                    chunks: vec![chunk],
+                },
+            };
+            store
+                .add_embeddings(&entry.owner, vec![late])
+                .await
+                .unwrap();
         }
         store.close().await;
         drop(store);
@@ -125,17 +223,37 @@ async fn a_move_to_another_model_goes_on_after_a_restart_and_the_index_shows_its
     }
     assert_eq!(store.finish_move(&other, 0).await.unwrap(), Moved::Done);
     let search = |seed: u64| {
-        let semantic = Some(SemanticSearch { model: other.clone(), vector: vector(seed) });
-        RankSearch { fts: None, semantic, depth: 1000, explain: false }
+        let semantic = Some(SemanticSearch {
+            model: other.clone(),
+            vector: vector(seed),
+        });
+        RankSearch {
+            fts: None,
+            semantic,
+            depth: 1000,
+            explain: false,
+        }
     };
-    let before = store.rank(&OwnerId::default(), search(9007), Filter::default(), read()).await.unwrap().semantic;
+    let before = store
+        .rank(&OwnerId::default(), search(9007), Filter::default(), read())
+        .await
+        .unwrap()
+        .semantic;
     assert_eq!((before.len(), before[0].id), (90, 7));
     store.close().await;
     drop(store);
     let store = open(&path);
     store.maintain().await.unwrap();
-    assert_eq!(stored_tokens(&path), 0, "those of the model before are gone with its vectors");
-    let after = store.rank(&OwnerId::default(), search(9007), Filter::default(), read()).await.unwrap().semantic;
+    assert_eq!(
+        stored_tokens(&path),
+        0,
+        "those of the model before are gone with its vectors"
+    );
+    let after = store
+        .rank(&OwnerId::default(), search(9007), Filter::default(), read())
+        .await
+        .unwrap()
+        .semantic;
     assert_eq!(after, before);
     store.close().await;
 }

@@ -1,13 +1,14 @@
 //! Builders and shortcuts for the behaviours. Everything panics on failure: it only runs in tests.
 
 use context_model::{
-    EntryUpdate, Filter, JsonObject, Metadata, MetadataChange, NewEntry, NewImage, Reason, Source, Tags, ThreadId, Timestamp,
+    EntryUpdate, Filter, JsonObject, Metadata, MetadataChange, NewEntry, NewImage, Reason, Source,
+    Tags, ThreadId, Timestamp,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    DeleteCriteria, Idempotency, ItemOutcome, Memory, OwnerId, Page, Read, RowSelection, Store, StoreError, StoredBatch, StoredEntry,
-    ThreadsPage, WriteOptions, Written,
+    DeleteCriteria, Idempotency, ItemOutcome, Memory, OwnerId, Page, Read, RowSelection, Store,
+    StoreError, StoredBatch, StoredEntry, ThreadsPage, WriteOptions, Written,
 };
 
 /// The clock of all behaviours starts here.
@@ -22,11 +23,22 @@ pub(super) fn me() -> OwnerId {
 }
 
 pub(super) fn options(seconds: i64) -> WriteOptions {
-    WriteOptions { now: at(seconds), idempotency: None, key_id: Some("key-1".to_owned()), embeddings: Vec::new() }
+    WriteOptions {
+        now: at(seconds),
+        idempotency: None,
+        key_id: Some("key-1".to_owned()),
+        embeddings: Vec::new(),
+    }
 }
 
 pub(super) fn with_key(seconds: i64, key: &str, hash: u8) -> WriteOptions {
-    WriteOptions { idempotency: Some(Idempotency { key: key.to_owned(), request_hash: [hash; 32] }), ..options(seconds) }
+    WriteOptions {
+        idempotency: Some(Idempotency {
+            key: key.to_owned(),
+            request_hash: [hash; 32],
+        }),
+        ..options(seconds)
+    }
 }
 
 pub(super) fn object(value: Value) -> JsonObject {
@@ -83,29 +95,54 @@ impl Entry {
     }
 
     pub async fn store_for(self, store: &dyn Store, owner: &OwnerId, seconds: i64) -> ItemOutcome {
-        let written = store.store_contexts(owner, vec![self.0], true, options(seconds)).await.expect("the entry is stored");
+        let written = store
+            .store_contexts(owner, vec![self.0], true, options(seconds))
+            .await
+            .expect("the entry is stored");
         applied(&written.outcome)[0].clone()
     }
 }
 
 pub(super) fn tags(given: &[&str]) -> Tags {
     let mut violations = context_model::Violations::default();
-    let tags = Tags::parse(given.iter().map(ToString::to_string).collect(), "tags", &mut violations);
+    let tags = Tags::parse(
+        given.iter().map(ToString::to_string).collect(),
+        "tags",
+        &mut violations,
+    );
     assert!(violations.is_empty());
     tags
 }
 
 pub(super) fn images(given: &[&[u8]]) -> Vec<NewImage> {
-    given.iter().map(|data| NewImage { data: data.to_vec(), mime_type: "image/png".to_owned(), metadata: None }).collect()
+    given
+        .iter()
+        .map(|data| NewImage {
+            data: data.to_vec(),
+            mime_type: "image/png".to_owned(),
+            metadata: None,
+        })
+        .collect()
 }
 
 pub(super) fn applied(batch: &StoredBatch) -> Vec<ItemOutcome> {
-    batch.items.iter().map(|item| item.clone().expect("the item is applied")).collect()
+    batch
+        .items
+        .iter()
+        .map(|item| item.clone().expect("the item is applied"))
+        .collect()
 }
 
 /// An update that changes nothing yet.
 pub(super) fn update(id: i64) -> Update {
-    Update(EntryUpdate { id, text: None, metadata: None, tags: None, images: None, expected_version: None })
+    Update(EntryUpdate {
+        id,
+        text: None,
+        metadata: None,
+        tags: None,
+        images: None,
+        expected_version: None,
+    })
 }
 
 pub(super) struct Update(pub EntryUpdate);
@@ -127,7 +164,9 @@ impl Update {
     }
 
     pub fn metadata(mut self, metadata: Value) -> Self {
-        self.0.metadata = Some(MetadataChange::Replace(Metadata::from_stored(object(metadata))));
+        self.0.metadata = Some(MetadataChange::Replace(Metadata::from_stored(object(
+            metadata,
+        ))));
         self
     }
 
@@ -141,13 +180,24 @@ impl Update {
         self
     }
 
-    pub async fn apply(self, store: &dyn Store, seconds: i64) -> Result<Written<StoredBatch>, StoreError> {
-        store.update_contexts(&me(), vec![self.0], true, options(seconds)).await
+    pub async fn apply(
+        self,
+        store: &dyn Store,
+        seconds: i64,
+    ) -> Result<Written<StoredBatch>, StoreError> {
+        store
+            .update_contexts(&me(), vec![self.0], true, options(seconds))
+            .await
     }
 }
 
-pub(super) const EVERYTHING: RowSelection =
-    RowSelection { images: true, text_chars: None, explain: false, max_bytes: 1 << 30, memory: Memory::UNCOUNTED };
+pub(super) const EVERYTHING: RowSelection = RowSelection {
+    images: true,
+    text_chars: None,
+    explain: false,
+    max_bytes: 1 << 30,
+    memory: Memory::UNCOUNTED,
+};
 
 pub(super) fn now() -> Read {
     Read::default()
@@ -158,7 +208,11 @@ pub(super) fn page(limit: u32, offset: u64) -> Page {
 }
 
 pub(super) async fn get(store: &dyn Store, ids: &[i64]) -> Vec<StoredEntry> {
-    store.get_contexts(&me(), ids.to_vec(), EVERYTHING, now()).await.expect("the entries are read").entries
+    store
+        .get_contexts(&me(), ids.to_vec(), EVERYTHING, now())
+        .await
+        .expect("the entries are read")
+        .entries
 }
 
 pub(super) async fn get_one(store: &dyn Store, id: i64) -> StoredEntry {
@@ -168,7 +222,11 @@ pub(super) async fn get_one(store: &dyn Store, id: i64) -> StoredEntry {
 }
 
 pub(super) async fn search(store: &dyn Store, filter: Filter) -> Vec<StoredEntry> {
-    store.search_contexts(&me(), filter, page(100, 0), EVERYTHING, now()).await.expect("the search works").entries
+    store
+        .search_contexts(&me(), filter, page(100, 0), EVERYTHING, now())
+        .await
+        .expect("the search works")
+        .entries
 }
 
 pub(super) async fn all(store: &dyn Store) -> Vec<StoredEntry> {
@@ -180,19 +238,37 @@ pub(super) fn texts(entries: &[StoredEntry]) -> Vec<&str> {
 }
 
 pub(super) async fn threads(store: &dyn Store) -> ThreadsPage {
-    store.list_threads(&me(), page(1000, 0), now()).await.expect("the threads are read")
+    store
+        .list_threads(&me(), page(1000, 0), now())
+        .await
+        .expect("the threads are read")
 }
 
 pub(super) async fn delete(store: &dyn Store, criteria: DeleteCriteria) -> u64 {
-    store.delete_contexts(&me(), criteria, options(0)).await.expect("the entries are deleted").outcome
+    store
+        .delete_contexts(&me(), criteria, options(0))
+        .await
+        .expect("the entries are deleted")
+        .outcome
 }
 
 pub(super) async fn delete_ids(store: &dyn Store, ids: &[i64]) -> u64 {
-    delete(store, DeleteCriteria { ids: Some(ids.to_vec()), ..DeleteCriteria::default() }).await
+    delete(
+        store,
+        DeleteCriteria {
+            ids: Some(ids.to_vec()),
+            ..DeleteCriteria::default()
+        },
+    )
+    .await
 }
 
 pub(super) async fn revision(store: &dyn Store) -> i64 {
-    store.list_threads(&me(), page(1, 0), now()).await.expect("the threads are read").revision
+    store
+        .list_threads(&me(), page(1, 0), now())
+        .await
+        .expect("the threads are read")
+        .revision
 }
 
 /// The reason a store call was refused.

@@ -7,49 +7,117 @@ use super::arrange::*;
 use crate::{DeleteCriteria, FtsSearch, OwnerId, Store};
 
 /// Texts and scores of what is found by any of these words, best first.
-async fn ranked(store: &dyn Store, owner: &OwnerId, words: &str, context_weight: f64) -> Vec<(String, f64)> {
-    let parsed = parse(Mode::Match, words, &Analyzer::new(Language::English)).expect("a query").expect("has words");
-    let query = Parsed { query: parsed.loosest().clone(), fallback: None };
-    let search = FtsSearch { query, ranking_cap: 10_000, context_weight };
-    let found = store.fts_search(owner, search, Filter::default(), page(100, 0), EVERYTHING, now()).await.expect("the search works");
-    found.entries.into_iter().map(|found| (found.entry.text, found.score)).collect()
+async fn ranked(
+    store: &dyn Store,
+    owner: &OwnerId,
+    words: &str,
+    context_weight: f64,
+) -> Vec<(String, f64)> {
+    let parsed = parse(Mode::Match, words, &Analyzer::new(Language::English))
+        .expect("a query")
+        .expect("has words");
+    let query = Parsed {
+        query: parsed.loosest().clone(),
+        fallback: None,
+    };
+    let search = FtsSearch {
+        query,
+        ranking_cap: 10_000,
+        context_weight,
+    };
+    let found = store
+        .fts_search(
+            owner,
+            search,
+            Filter::default(),
+            page(100, 0),
+            EVERYTHING,
+            now(),
+        )
+        .await
+        .expect("the search works");
+    found
+        .entries
+        .into_iter()
+        .map(|found| (found.entry.text, found.score))
+        .collect()
 }
 
 /// By their own words and those of their neighbours.
 async fn nearby(store: &dyn Store, words: &str) -> Vec<String> {
-    ranked(store, &me(), words, 0.4).await.into_iter().map(|(text, _)| text).collect()
+    ranked(store, &me(), words, 0.4)
+        .await
+        .into_iter()
+        .map(|(text, _)| text)
+        .collect()
 }
 
 /// By their own words alone.
 async fn strictly(store: &dyn Store, words: &str) -> Vec<String> {
-    ranked(store, &me(), words, 0.0).await.into_iter().map(|(text, _)| text).collect()
+    ranked(store, &me(), words, 0.0)
+        .await
+        .into_iter()
+        .map(|(text, _)| text)
+        .collect()
 }
 
 const NOTHING: [&str; 0] = [];
 
 /// Two entries further, and never the ones before.
 pub async fn the_words_before_an_entry_find_it(store: &dyn Store) {
-    for (second, text) in (0..).zip(["good morning", "when does the build run", "at half past two", "thanks", "bye"]) {
+    for (second, text) in (0..).zip([
+        "good morning",
+        "when does the build run",
+        "at half past two",
+        "thanks",
+        "bye",
+    ]) {
         entry(text).store(store, second).await;
     }
-    assert_eq!(strictly(store, "build running").await, ["when does the build run"]);
+    assert_eq!(
+        strictly(store, "build running").await,
+        ["when does the build run"]
+    );
     let found = nearby(store, "build running").await;
-    assert_eq!(found[0], "when does the build run", "its own words weigh more");
+    assert_eq!(
+        found[0], "when does the build run",
+        "its own words weigh more"
+    );
     let mut found: Vec<&str> = found.iter().map(String::as_str).collect();
     found.sort_unstable();
-    assert_eq!(found, ["at half past two", "thanks", "when does the build run"]);
+    assert_eq!(
+        found,
+        ["at half past two", "thanks", "when does the build run"]
+    );
 }
 
 /// Neither the matches nor one bit of a score.
 pub async fn neighbours_do_not_move_a_search_without_them(store: &dyn Store) {
     let alone = OwnerId::new("alone");
-    for (second, text) in (0..).zip(["fox and hound", "the fox", "a hound and many more words than that", "fox fox", "bear"]) {
+    for (second, text) in (0..).zip([
+        "fox and hound",
+        "the fox",
+        "a hound and many more words than that",
+        "fox fox",
+        "bear",
+    ]) {
         entry(text).store(store, second).await;
-        entry(text).thread(&format!("thread {second}")).store_for(store, &alone, second).await;
+        entry(text)
+            .thread(&format!("thread {second}"))
+            .store_for(store, &alone, second)
+            .await;
     }
     for words in ["fox", "hound fox", "bear", "words hound"] {
-        let (together, apart) = (ranked(store, &me(), words, 0.0).await, ranked(store, &alone, words, 0.0).await);
-        let bits = |found: &[(String, f64)]| found.iter().map(|(text, score)| (text.clone(), score.to_bits())).collect::<Vec<_>>();
+        let (together, apart) = (
+            ranked(store, &me(), words, 0.0).await,
+            ranked(store, &alone, words, 0.0).await,
+        );
+        let bits = |found: &[(String, f64)]| {
+            found
+                .iter()
+                .map(|(text, score)| (text.clone(), score.to_bits()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(bits(&together), bits(&apart), "{words}");
     }
 }
@@ -66,8 +134,13 @@ pub async fn only_near_entries_of_the_thread_count(store: &dyn Store) {
 
 /// Within a batch as between requests, and with stop words left out.
 pub async fn entries_of_a_batch_are_neighbours(store: &dyn Store) {
-    let batch = ["apple", "this and that", "pear"].map(|text| entry(text).0).to_vec();
-    store.store_contexts(&me(), batch, true, options(0)).await.expect("stored");
+    let batch = ["apple", "this and that", "pear"]
+        .map(|text| entry(text).0)
+        .to_vec();
+    store
+        .store_contexts(&me(), batch, true, options(0))
+        .await
+        .expect("stored");
     entry("plum").store(store, 1).await;
     assert_eq!(nearby(store, "apple").await.len(), 3);
     assert_eq!(nearby(store, "pear").await, ["pear", "plum"]);
@@ -80,7 +153,10 @@ pub async fn an_update_takes_its_words_out_of_its_neighbours(store: &dyn Store) 
     entry("second").store(store, 1).await;
     entry("third").store(store, 2).await;
     let updates = vec![update(first).text("plum").0, update(first).text("pear").0];
-    store.update_contexts(&me(), updates, true, options(3)).await.expect("updated");
+    store
+        .update_contexts(&me(), updates, true, options(3))
+        .await
+        .expect("updated");
     for words in ["apple", "plum"] {
         assert_eq!(nearby(store, words).await, NOTHING, "{words}");
     }
@@ -93,10 +169,22 @@ pub async fn an_update_takes_its_words_out_of_its_neighbours(store: &dyn Store) 
 pub async fn other_updates_keep_the_words_of_neighbours(store: &dyn Store) {
     entry("apple").store(store, 0).await;
     let second = entry("second").store(store, 1).await.id;
-    update(second).tags(&["a"]).apply(store, 2).await.expect("updated");
-    update(second).metadata(serde_json::json!({"k": 1})).apply(store, 3).await.expect("updated");
+    update(second)
+        .tags(&["a"])
+        .apply(store, 2)
+        .await
+        .expect("updated");
+    update(second)
+        .metadata(serde_json::json!({"k": 1}))
+        .apply(store, 3)
+        .await
+        .expect("updated");
     assert_eq!(nearby(store, "apple").await, ["apple", "second"]);
-    update(second).text("other").apply(store, 4).await.expect("updated");
+    update(second)
+        .text("other")
+        .apply(store, 4)
+        .await
+        .expect("updated");
     assert_eq!(nearby(store, "apple").await, ["apple", "other"]);
 }
 
@@ -113,7 +201,10 @@ pub async fn a_deleted_entry_takes_its_words_out_of_its_neighbours(store: &dyn S
     let mut near_apple = nearby(store, "apple").await;
     near_apple.sort_unstable();
     assert_eq!(near_apple, ["apple", "cherry", "grape"]);
-    let before = DeleteCriteria { created_before: Some(at(4)), ..DeleteCriteria::default() };
+    let before = DeleteCriteria {
+        created_before: Some(at(4)),
+        ..DeleteCriteria::default()
+    };
     assert_eq!(delete(store, before).await, 2);
     for words in ["apple", "cherry"] {
         assert_eq!(nearby(store, words).await, NOTHING, "{words}");
@@ -127,7 +218,10 @@ pub async fn a_deleted_entry_takes_its_words_out_of_its_neighbours(store: &dyn S
 pub async fn an_undone_write_leaves_no_words(store: &dyn Store) {
     let first = entry("apple").store(store, 0).await.id;
     let updates = vec![update(first).text("plum").0, update(999_999).text("z").0];
-    store.update_contexts(&me(), updates, true, options(1)).await.expect_err("the second item is bad");
+    store
+        .update_contexts(&me(), updates, true, options(1))
+        .await
+        .expect_err("the second item is bad");
     entry("second").store(store, 2).await;
     assert_eq!(nearby(store, "plum").await, NOTHING);
     assert_eq!(nearby(store, "apple").await, ["apple", "second"]);

@@ -4,9 +4,15 @@ use async_trait::async_trait;
 use context_model::{ArtifactId, Filter, Metadata, NewArtifact, Reason};
 use serde_json::json;
 
-use super::arrange::{EVERYTHING, all, delete_ids, entry, get, get_one, me, now, object, options, page, reason, revision, update};
+use super::arrange::{
+    EVERYTHING, all, delete_ids, entry, get, get_one, me, now, object, options, page, reason,
+    revision, update,
+};
 use crate::seal::Part;
-use crate::{ArtifactPage, ArtifactRestore, ArtifactStore, PageStart, RowSelection, SealStore, Store, VersionLookup};
+use crate::{
+    ArtifactPage, ArtifactRestore, ArtifactStore, PageStart, RowSelection, SealStore, Store,
+    VersionLookup,
+};
 
 /// Somebody with access to the database itself.
 #[async_trait]
@@ -16,7 +22,12 @@ pub trait Tamper: Send + Sync {
 }
 
 async fn stored(store: &dyn Store) -> i64 {
-    entry("a text").metadata(json!({"a": 1})).images(&[b"one", b"two"]).store(store, 0).await.id
+    entry("a text")
+        .metadata(json!({"a": 1}))
+        .images(&[b"one", b"two"])
+        .store(store, 0)
+        .await
+        .id
 }
 
 async fn damage(store: &dyn Store, id: i64) -> Option<Part> {
@@ -34,12 +45,20 @@ async fn artifact(store: &dyn Store) -> ArtifactId {
         content: "first".to_owned(),
         metadata: Metadata::from_stored(object(json!({"a": 1}))),
     };
-    artifacts(store).create_artifact(&me(), id, new, options(0)).await.expect("it is created");
+    artifacts(store)
+        .create_artifact(&me(), id, new, options(0))
+        .await
+        .expect("it is created");
     id
 }
 
 fn list_page() -> ArtifactPage {
-    ArtifactPage { limit: 10, start: PageStart::Offset(0), preview_chars: 201, max_bytes: 1 << 20 }
+    ArtifactPage {
+        limit: 10,
+        start: PageStart::Offset(0),
+        preview_chars: 201,
+        max_bytes: 1 << 20,
+    }
 }
 
 async fn seal_all(store: &dyn Store) -> u64 {
@@ -56,37 +75,90 @@ async fn seal_all(store: &dyn Store) -> u64 {
 }
 
 /// Whatever part of an entry is changed, that entry alone is damaged.
-pub async fn changed_content_of_an_entry_is_damage_and_names_its_part(store: &dyn Store, tamper: &dyn Tamper) {
+pub async fn changed_content_of_an_entry_is_damage_and_names_its_part(
+    store: &dyn Store,
+    tamper: &dyn Tamper,
+) {
     let changes = [
-        ("UPDATE entries SET text = 'A text' WHERE id = {id}", Part::Text),
-        ("UPDATE entries SET metadata = '{\"a\":2}' WHERE id = {id}", Part::Metadata),
-        ("UPDATE entries SET version = 0 WHERE id = {id}", Part::Checksum),
-        ("UPDATE images SET data = seal WHERE position = 1", Part::Images),
-        ("UPDATE images SET mime_type = 'image/gif' WHERE position = 0", Part::Images),
+        (
+            "UPDATE entries SET text = 'A text' WHERE id = {id}",
+            Part::Text,
+        ),
+        (
+            "UPDATE entries SET metadata = '{\"a\":2}' WHERE id = {id}",
+            Part::Metadata,
+        ),
+        (
+            "UPDATE entries SET version = 0 WHERE id = {id}",
+            Part::Checksum,
+        ),
+        (
+            "UPDATE images SET data = seal WHERE position = 1",
+            Part::Images,
+        ),
+        (
+            "UPDATE images SET mime_type = 'image/gif' WHERE position = 0",
+            Part::Images,
+        ),
         ("DELETE FROM images WHERE position = 1", Part::Images),
     ];
     for (change, part) in changes {
-        let (id, other) = (stored(store).await, entry("another").store(store, 1).await.id);
-        assert_eq!((damage(store, id).await, damage(store, other).await), (None, None), "{change}");
-        tamper.execute(&change.replace("{id}", &id.to_string())).await;
-        assert_eq!((damage(store, id).await, damage(store, other).await), (Some(part), None), "{change}");
+        let (id, other) = (
+            stored(store).await,
+            entry("another").store(store, 1).await.id,
+        );
+        assert_eq!(
+            (damage(store, id).await, damage(store, other).await),
+            (None, None),
+            "{change}"
+        );
+        tamper
+            .execute(&change.replace("{id}", &id.to_string()))
+            .await;
+        assert_eq!(
+            (damage(store, id).await, damage(store, other).await),
+            (Some(part), None),
+            "{change}"
+        );
         let found = all(store).await;
         assert_eq!(
-            found.iter().filter_map(|entry| entry.damage.map(|part| (entry.id, part))).collect::<Vec<_>>(),
+            found
+                .iter()
+                .filter_map(|entry| entry.damage.map(|part| (entry.id, part)))
+                .collect::<Vec<_>>(),
             [(id, part)],
             "{change}"
         );
-        assert_eq!(delete_ids(store, &[id, other]).await, 2, "{change}: what is damaged can be deleted");
+        assert_eq!(
+            delete_ids(store, &[id, other]).await,
+            2,
+            "{change}: what is damaged can be deleted"
+        );
     }
 }
 
 /// A part of a text says nothing, and a text that was read whole does, however it was asked for.
 pub async fn a_text_is_checked_when_it_was_read_whole(store: &dyn Store, tamper: &dyn Tamper) {
     let id = stored(store).await;
-    tamper.execute(&format!("UPDATE entries SET text = 'A text' WHERE id = {id}")).await;
-    for (text_chars, expected) in [(Some(6), None), (Some(7), Some(Part::Text)), (None, Some(Part::Text))] {
-        let selection = RowSelection { text_chars, images: false, ..EVERYTHING };
-        let found = store.search_contexts(&me(), Filter::default(), page(10, 0), selection, now()).await.expect("it is found");
+    tamper
+        .execute(&format!(
+            "UPDATE entries SET text = 'A text' WHERE id = {id}"
+        ))
+        .await;
+    for (text_chars, expected) in [
+        (Some(6), None),
+        (Some(7), Some(Part::Text)),
+        (None, Some(Part::Text)),
+    ] {
+        let selection = RowSelection {
+            text_chars,
+            images: false,
+            ..EVERYTHING
+        };
+        let found = store
+            .search_contexts(&me(), Filter::default(), page(10, 0), selection, now())
+            .await
+            .expect("it is found");
         assert_eq!(found.entries[0].damage, expected, "{text_chars:?}");
     }
 }
@@ -94,41 +166,100 @@ pub async fn a_text_is_checked_when_it_was_read_whole(store: &dyn Store, tamper:
 /// An update seals what it writes, and never what was damaged before.
 pub async fn an_update_does_not_hide_damage(store: &dyn Store, tamper: &dyn Tamper) {
     let id = stored(store).await;
-    tamper.execute(&format!("UPDATE entries SET text = 'A text' WHERE id = {id}")).await;
-    update(id).metadata(json!({"b": 1})).apply(store, 1).await.expect("the metadata is replaced");
+    tamper
+        .execute(&format!(
+            "UPDATE entries SET text = 'A text' WHERE id = {id}"
+        ))
+        .await;
+    update(id)
+        .metadata(json!({"b": 1}))
+        .apply(store, 1)
+        .await
+        .expect("the metadata is replaced");
     assert_eq!(damage(store, id).await, Some(Part::Text));
-    update(id).text("another text").apply(store, 2).await.expect("the text is replaced");
+    update(id)
+        .text("another text")
+        .apply(store, 2)
+        .await
+        .expect("the text is replaced");
     assert_eq!(damage(store, id).await, None);
-    tamper.execute(&format!("UPDATE entries SET metadata = '{{\"b\":2}}' WHERE id = {id}")).await;
+    tamper
+        .execute(&format!(
+            "UPDATE entries SET metadata = '{{\"b\":2}}' WHERE id = {id}"
+        ))
+        .await;
     let patched = update(id).patch(json!({"c": 1})).apply(store, 3).await;
-    assert_eq!(reason(patched), Reason::StorageCorrupt, "damaged metadata is not merged");
-    update(id).metadata(json!({"c": 1})).images(&[b"three"]).apply(store, 4).await.expect("the metadata is replaced");
+    assert_eq!(
+        reason(patched),
+        Reason::StorageCorrupt,
+        "damaged metadata is not merged"
+    );
+    update(id)
+        .metadata(json!({"c": 1}))
+        .images(&[b"three"])
+        .apply(store, 4)
+        .await
+        .expect("the metadata is replaced");
     assert_eq!(damage(store, id).await, None);
 }
 
 /// A service from before checksums changes text and version, and not the checksums.
-pub async fn what_an_older_service_updated_is_unchecked_and_sealed_again(store: &dyn Store, tamper: &dyn Tamper) {
+pub async fn what_an_older_service_updated_is_unchecked_and_sealed_again(
+    store: &dyn Store,
+    tamper: &dyn Tamper,
+) {
     let id = stored(store).await;
-    tamper.execute(&format!("UPDATE entries SET text = 'its text', version = version + 1 WHERE id = {id}")).await;
+    tamper
+        .execute(&format!(
+            "UPDATE entries SET text = 'its text', version = version + 1 WHERE id = {id}"
+        ))
+        .await;
     assert_eq!(damage(store, id).await, None);
-    update(id).metadata(json!({"b": 1})).apply(store, 1).await.expect("it is updated");
-    tamper.execute(&format!("UPDATE entries SET text = 'My text' WHERE id = {id}")).await;
-    assert_eq!(damage(store, id).await, Some(Part::Text), "the update sealed the text that it found");
+    update(id)
+        .metadata(json!({"b": 1}))
+        .apply(store, 1)
+        .await
+        .expect("it is updated");
+    tamper
+        .execute(&format!(
+            "UPDATE entries SET text = 'My text' WHERE id = {id}"
+        ))
+        .await;
+    assert_eq!(
+        damage(store, id).await,
+        Some(Part::Text),
+        "the update sealed the text that it found"
+    );
 }
 
 /// Rows from before checksums get them without anybody's noticing.
-pub async fn rows_without_checksums_are_sealed_in_the_background(store: &dyn Store, tamper: &dyn Tamper) {
+pub async fn rows_without_checksums_are_sealed_in_the_background(
+    store: &dyn Store,
+    tamper: &dyn Tamper,
+) {
     let (id, artifact) = (stored(store).await, artifact(store).await);
     for table in ["entries", "images", "artifact_versions"] {
-        tamper.execute(&format!("UPDATE {table} SET seal = NULL")).await;
+        tamper
+            .execute(&format!("UPDATE {table} SET seal = NULL"))
+            .await;
     }
     let (before, at_revision) = (get(store, &[id]).await, revision(store).await);
     assert_eq!(before[0].damage, None);
-    assert_eq!(seal_all(store).await, 4, "an entry, two images and a version");
-    assert_eq!((get(store, &[id]).await, revision(store).await), (before, at_revision), "nothing else changed");
+    assert_eq!(
+        seal_all(store).await,
+        4,
+        "an entry, two images and a version"
+    );
+    assert_eq!(
+        (get(store, &[id]).await, revision(store).await),
+        (before, at_revision),
+        "nothing else changed"
+    );
     assert_eq!(seal_all(store).await, 0);
     tamper.execute("UPDATE entries SET text = 'A text'").await;
-    tamper.execute("UPDATE artifact_versions SET content = 'First'").await;
+    tamper
+        .execute("UPDATE artifact_versions SET content = 'First'")
+        .await;
     assert_eq!(damage(store, id).await, Some(Part::Text));
     let found = artifacts(store).get_artifact(&me(), artifact, now()).await;
     assert_eq!(reason(found), Reason::StorageCorrupt);
@@ -138,33 +269,101 @@ pub async fn rows_without_checksums_are_sealed_in_the_background(store: &dyn Sto
 pub async fn sealing_does_not_hide_damage(store: &dyn Store, tamper: &dyn Tamper) {
     let id = stored(store).await;
     tamper.execute("UPDATE images SET seal = NULL").await;
-    tamper.execute("UPDATE entries SET text = 'A text', version = 0").await;
+    tamper
+        .execute("UPDATE entries SET text = 'A text', version = 0")
+        .await;
     seal_all(store).await;
     assert_eq!(damage(store, id).await, Some(Part::Checksum));
 }
 
 /// A version of an artifact is refused alone, and can be replaced by an earlier one, or deleted.
-pub async fn a_changed_version_of_an_artifact_is_refused_alone(store: &dyn Store, tamper: &dyn Tamper) {
+pub async fn a_changed_version_of_an_artifact_is_refused_alone(
+    store: &dyn Store,
+    tamper: &dyn Tamper,
+) {
     let id = artifact(store).await;
     let store_of = artifacts(store);
-    let restore = ArtifactRestore { id, version: 1, expected_version: None };
-    store_of.restore_artifact(&me(), restore.clone(), options(1)).await.expect("a second version");
-    for change in ["content = 'Second'", "title = 'Title'", "metadata = '{\"a\":2}'"] {
-        let version = store_of.get_artifact(&me(), id, now()).await.expect("it is sound").value.expect("it exists").version;
-        tamper.execute(&format!("UPDATE artifact_versions SET {change} WHERE version = {version}")).await;
-        assert_eq!(reason(store_of.get_artifact(&me(), id, now()).await), Reason::StorageCorrupt, "{change}");
-        let versions = store_of.artifact_versions(&me(), id, vec![Some(1), Some(version)], now()).await;
+    let restore = ArtifactRestore {
+        id,
+        version: 1,
+        expected_version: None,
+    };
+    store_of
+        .restore_artifact(&me(), restore.clone(), options(1))
+        .await
+        .expect("a second version");
+    for change in [
+        "content = 'Second'",
+        "title = 'Title'",
+        "metadata = '{\"a\":2}'",
+    ] {
+        let version = store_of
+            .get_artifact(&me(), id, now())
+            .await
+            .expect("it is sound")
+            .value
+            .expect("it exists")
+            .version;
+        tamper
+            .execute(&format!(
+                "UPDATE artifact_versions SET {change} WHERE version = {version}"
+            ))
+            .await;
+        assert_eq!(
+            reason(store_of.get_artifact(&me(), id, now()).await),
+            Reason::StorageCorrupt,
+            "{change}"
+        );
+        let versions = store_of
+            .artifact_versions(&me(), id, vec![Some(1), Some(version)], now())
+            .await;
         assert_eq!(reason(versions), Reason::StorageCorrupt, "{change}");
-        let listed = store_of.list_artifacts(&me(), list_page(), now()).await.expect("the list is read").artifacts;
+        let listed = store_of
+            .list_artifacts(&me(), list_page(), now())
+            .await
+            .expect("the list is read")
+            .artifacts;
         assert_eq!(listed[0].damaged, Some(version), "{change}");
-        let restored = store_of.restore_artifact(&me(), ArtifactRestore { version, ..restore.clone() }, options(2)).await;
+        let restored = store_of
+            .restore_artifact(
+                &me(),
+                ArtifactRestore {
+                    version,
+                    ..restore.clone()
+                },
+                options(2),
+            )
+            .await;
         assert_eq!(reason(restored), Reason::StorageCorrupt, "{change}");
-        let first = store_of.artifact_versions(&me(), id, vec![Some(1)], now()).await.expect("the first version is sound").value;
+        let first = store_of
+            .artifact_versions(&me(), id, vec![Some(1)], now())
+            .await
+            .expect("the first version is sound")
+            .value;
         assert!(matches!(first, VersionLookup::Artifact { .. }), "{change}");
-        let restored = store_of.restore_artifact(&me(), restore.clone(), options(3)).await.expect("the first version is restored");
-        assert_eq!((restored.outcome.content.as_str(), restored.outcome.version), ("first", version + 1), "{change}");
+        let restored = store_of
+            .restore_artifact(&me(), restore.clone(), options(3))
+            .await
+            .expect("the first version is restored");
+        assert_eq!(
+            (restored.outcome.content.as_str(), restored.outcome.version),
+            ("first", version + 1),
+            "{change}"
+        );
     }
-    tamper.execute("UPDATE artifact_versions SET content = 'spoilt'").await;
-    store_of.delete_artifact(&me(), id, options(4)).await.expect("what is damaged can be deleted");
-    assert_eq!(store_of.get_artifact(&me(), id, now()).await.expect("it is gone").value, None);
+    tamper
+        .execute("UPDATE artifact_versions SET content = 'spoilt'")
+        .await;
+    store_of
+        .delete_artifact(&me(), id, options(4))
+        .await
+        .expect("what is damaged can be deleted");
+    assert_eq!(
+        store_of
+            .get_artifact(&me(), id, now())
+            .await
+            .expect("it is gone")
+            .value,
+        None
+    );
 }

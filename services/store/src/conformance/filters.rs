@@ -1,13 +1,19 @@
 //! Filters on a few entries. That each database agrees with the in-memory meaning is the work of its property test.
 
-use context_model::{Comparison, Condition, ContentType, Filter, MetadataPath, Scalar, Source, ThreadId, ThreadSet};
+use context_model::{
+    Comparison, Condition, ContentType, Filter, MetadataPath, Scalar, Source, ThreadId, ThreadSet,
+};
 use serde_json::json;
 
 use super::arrange::*;
 use crate::Store;
 
 async fn found(store: &dyn Store, filter: Filter) -> Vec<String> {
-    search(store, filter).await.into_iter().map(|entry| entry.text).collect()
+    search(store, filter)
+        .await
+        .into_iter()
+        .map(|entry| entry.text)
+        .collect()
 }
 
 fn thread(name: &str) -> Option<ThreadId> {
@@ -16,19 +22,91 @@ fn thread(name: &str) -> Option<ThreadId> {
 
 /// Thread, source, type, tags, metadata and dates.
 pub async fn every_part_of_a_filter_must_hold(store: &dyn Store) {
-    entry("a").tags(&["x"]).metadata(json!({"k": 1})).store(store, 0).await;
-    entry("b").agent().tags(&["x"]).metadata(json!({"k": 1})).images(&[b"1"]).store(store, 1).await;
-    entry("c").agent().thread("u").tags(&["x"]).metadata(json!({"k": 2})).images(&[b"1"]).store(store, 2).await;
-    assert_eq!(found(store, Filter { thread_id: thread("t"), ..Filter::default() }).await, ["b", "a"]);
-    assert_eq!(found(store, Filter { source: Some(Source::Agent), ..Filter::default() }).await, ["c", "b"]);
-    assert_eq!(found(store, Filter { content_type: Some(ContentType::Text), ..Filter::default() }).await, ["a"]);
+    entry("a")
+        .tags(&["x"])
+        .metadata(json!({"k": 1}))
+        .store(store, 0)
+        .await;
+    entry("b")
+        .agent()
+        .tags(&["x"])
+        .metadata(json!({"k": 1}))
+        .images(&[b"1"])
+        .store(store, 1)
+        .await;
+    entry("c")
+        .agent()
+        .thread("u")
+        .tags(&["x"])
+        .metadata(json!({"k": 2}))
+        .images(&[b"1"])
+        .store(store, 2)
+        .await;
+    assert_eq!(
+        found(
+            store,
+            Filter {
+                thread_id: thread("t"),
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["b", "a"]
+    );
+    assert_eq!(
+        found(
+            store,
+            Filter {
+                source: Some(Source::Agent),
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["c", "b"]
+    );
+    assert_eq!(
+        found(
+            store,
+            Filter {
+                content_type: Some(ContentType::Text),
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["a"]
+    );
     let equal = Condition {
         path: MetadataPath::parse("k").expect("a path"),
-        comparison: Comparison::Eq { value: Scalar::Int(1), case_sensitive: true },
+        comparison: Comparison::Eq {
+            value: Scalar::Int(1),
+            case_sensitive: true,
+        },
     };
     let within = ThreadSet::from_shown(&["t*".to_owned(), "v".to_owned()]);
-    assert_eq!(found(store, Filter { within: within.clone(), ..Filter::default() }).await, ["b", "a"]);
-    assert_eq!(found(store, Filter { within: within.clone(), thread_id: thread("u"), ..Filter::default() }).await.len(), 0);
+    assert_eq!(
+        found(
+            store,
+            Filter {
+                within: within.clone(),
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["b", "a"]
+    );
+    assert_eq!(
+        found(
+            store,
+            Filter {
+                within: within.clone(),
+                thread_id: thread("u"),
+                ..Filter::default()
+            }
+        )
+        .await
+        .len(),
+        0
+    );
     let all_parts = Filter {
         within,
         thread_id: thread("t"),
@@ -48,10 +126,25 @@ pub async fn tags_match_any_of_them_in_any_script(store: &dyn Store) {
     entry("b").tags(&["重要"]).store(store, 1).await;
     entry("c").tags(&["xy", "важно"]).store(store, 2).await;
     entry("d").store(store, 3).await;
-    for (given, expected) in
-        [(&["ärger"][..], &["a"][..]), (&["重要", "ВАЖНО"], &["c", "b"]), (&["x"], &["a"]), (&["%"], &[]), (&["nowhere", "xy"], &["c"])]
-    {
-        assert_eq!(found(store, Filter { tags: Some(tags(given)), ..Filter::default() }).await, expected, "{given:?}");
+    for (given, expected) in [
+        (&["ärger"][..], &["a"][..]),
+        (&["重要", "ВАЖНО"], &["c", "b"]),
+        (&["x"], &["a"]),
+        (&["%"], &[]),
+        (&["nowhere", "xy"], &["c"]),
+    ] {
+        assert_eq!(
+            found(
+                store,
+                Filter {
+                    tags: Some(tags(given)),
+                    ..Filter::default()
+                }
+            )
+            .await,
+            expected,
+            "{given:?}"
+        );
     }
 }
 
@@ -60,8 +153,15 @@ pub async fn dates_are_inclusive(store: &dyn Store) {
     for seconds in 0..4 {
         entry(&seconds.to_string()).store(store, seconds).await;
     }
-    let within = |from, to| Filter { created_from: from, created_to: to, ..Filter::default() };
-    assert_eq!(found(store, within(Some(at(1)), Some(at(2)))).await, ["2", "1"]);
+    let within = |from, to| Filter {
+        created_from: from,
+        created_to: to,
+        ..Filter::default()
+    };
+    assert_eq!(
+        found(store, within(Some(at(1)), Some(at(2)))).await,
+        ["2", "1"]
+    );
     let after = context_model::Timestamp(at(1).micros() + 1);
     assert_eq!(found(store, within(Some(after), None)).await, ["3", "2"]);
     assert_eq!(found(store, within(None, Some(after))).await, ["1", "0"]);
@@ -71,24 +171,59 @@ pub async fn dates_are_inclusive(store: &dyn Store) {
 pub async fn a_filter_that_matches_nothing_gives_an_empty_page(store: &dyn Store) {
     assert!(all(store).await.is_empty());
     entry("x").store(store, 0).await;
-    assert!(found(store, Filter { thread_id: thread("nowhere"), ..Filter::default() }).await.is_empty());
+    assert!(
+        found(
+            store,
+            Filter {
+                thread_id: thread("nowhere"),
+                ..Filter::default()
+            }
+        )
+        .await
+        .is_empty()
+    );
 }
 
 /// 5 is 5.0 and not "5"; strings ignore case when told so.
 pub async fn metadata_conditions_are_typed(store: &dyn Store) {
     entry("int").metadata(json!({"v": 5})).store(store, 0).await;
-    entry("float").metadata(json!({"v": 5.0})).store(store, 1).await;
-    entry("text").metadata(json!({"v": "5"})).store(store, 2).await;
-    entry("word").metadata(json!({"v": "GRÜN"})).store(store, 3).await;
+    entry("float")
+        .metadata(json!({"v": 5.0}))
+        .store(store, 1)
+        .await;
+    entry("text")
+        .metadata(json!({"v": "5"}))
+        .store(store, 2)
+        .await;
+    entry("word")
+        .metadata(json!({"v": "GRÜN"}))
+        .store(store, 3)
+        .await;
     let eq = |value, case_sensitive| Filter {
         conditions: vec![Condition {
             path: MetadataPath::parse("v").expect("a path"),
-            comparison: Comparison::Eq { value, case_sensitive },
+            comparison: Comparison::Eq {
+                value,
+                case_sensitive,
+            },
         }],
         ..Filter::default()
     };
-    assert_eq!(found(store, eq(Scalar::Int(5), true)).await, ["float", "int"]);
-    assert_eq!(found(store, eq(Scalar::Text("5".to_owned()), true)).await, ["text"]);
-    assert_eq!(found(store, eq(Scalar::Text("grün".to_owned()), false)).await, ["word"]);
-    assert!(found(store, eq(Scalar::Text("grün".to_owned()), true)).await.is_empty());
+    assert_eq!(
+        found(store, eq(Scalar::Int(5), true)).await,
+        ["float", "int"]
+    );
+    assert_eq!(
+        found(store, eq(Scalar::Text("5".to_owned()), true)).await,
+        ["text"]
+    );
+    assert_eq!(
+        found(store, eq(Scalar::Text("grün".to_owned()), false)).await,
+        ["word"]
+    );
+    assert!(
+        found(store, eq(Scalar::Text("grün".to_owned()), true))
+            .await
+            .is_empty()
+    );
 }

@@ -6,10 +6,25 @@ use context_text::{Analyzer, Language, Mode, parse};
 use super::arrange::*;
 use crate::{FtsPage, FtsSearch, OwnerId, Page, Store};
 
-async fn ranked_for(store: &dyn Store, owner: &OwnerId, words: &str, filter: Filter, page: Page) -> FtsPage {
-    let parsed = parse(Mode::Match, words, &Analyzer::new(Language::English)).expect("a query").expect("has words");
-    let search = FtsSearch { query: parsed, ranking_cap: 10_000, context_weight: 0.0 };
-    store.fts_search(owner, search, filter, page, EVERYTHING, now()).await.expect("the search works")
+async fn ranked_for(
+    store: &dyn Store,
+    owner: &OwnerId,
+    words: &str,
+    filter: Filter,
+    page: Page,
+) -> FtsPage {
+    let parsed = parse(Mode::Match, words, &Analyzer::new(Language::English))
+        .expect("a query")
+        .expect("has words");
+    let search = FtsSearch {
+        query: parsed,
+        ranking_cap: 10_000,
+        context_weight: 0.0,
+    };
+    store
+        .fts_search(owner, search, filter, page, EVERYTHING, now())
+        .await
+        .expect("the search works")
 }
 
 async fn ranked(store: &dyn Store, words: &str, filter: Filter) -> FtsPage {
@@ -22,12 +37,20 @@ pub(super) async fn found(store: &dyn Store, words: &str) -> Vec<String> {
 }
 
 async fn found_in(store: &dyn Store, words: &str, filter: Filter) -> Vec<String> {
-    ranked(store, words, filter).await.entries.into_iter().map(|found| found.entry.text).collect()
+    ranked(store, words, filter)
+        .await
+        .entries
+        .into_iter()
+        .map(|found| found.entry.text)
+        .collect()
 }
 
 /// By every word, stemmed.
 pub async fn what_was_stored_is_found_at_once(store: &dyn Store) {
-    assert!(found(store, "fox").await.is_empty(), "nothing was ever stored");
+    assert!(
+        found(store, "fox").await.is_empty(),
+        "nothing was ever stored"
+    );
     entry("The quick foxes").store(store, 0).await;
     for words in ["fox", "QUICK", "foxes quick"] {
         assert_eq!(found(store, words).await, ["The quick foxes"], "{words}");
@@ -38,13 +61,24 @@ pub async fn what_was_stored_is_found_at_once(store: &dyn Store) {
 /// Old words go, new words come.
 pub async fn an_update_moves_the_words(store: &dyn Store) {
     let id = entry("apple").store(store, 0).await.id;
-    update(id).text("pear").apply(store, 1).await.expect("updated");
+    update(id)
+        .text("pear")
+        .apply(store, 1)
+        .await
+        .expect("updated");
     assert!(found(store, "apple").await.is_empty());
     assert_eq!(found(store, "pear").await, ["pear"]);
-    update(id).metadata(serde_json::json!({"k": 1})).apply(store, 2).await.expect("updated");
+    update(id)
+        .metadata(serde_json::json!({"k": 1}))
+        .apply(store, 2)
+        .await
+        .expect("updated");
     assert_eq!(found(store, "pear").await, ["pear"]);
     let updates = vec![update(id).text("plum").0, update(id).text("cherry").0];
-    store.update_contexts(&me(), updates, true, options(3)).await.expect("updated");
+    store
+        .update_contexts(&me(), updates, true, options(3))
+        .await
+        .expect("updated");
     assert!(found(store, "plum").await.is_empty());
     assert_eq!(found(store, "cherry").await, ["cherry"]);
 }
@@ -61,39 +95,121 @@ pub async fn a_deleted_entry_is_not_found(store: &dyn Store) {
 pub async fn a_filter_narrows_the_matches(store: &dyn Store) {
     entry("fox one").tags(&["Ä"]).store(store, 0).await;
     entry("fox two").agent().store(store, 1).await;
-    entry("fox three").thread("u").images(&[b"1"]).store(store, 2).await;
+    entry("fox three")
+        .thread("u")
+        .images(&[b"1"])
+        .store(store, 2)
+        .await;
     let thread_id = Some(ThreadId::from_stored("u".to_owned()));
-    assert_eq!(found_in(store, "fox", Filter { thread_id, ..Filter::default() }).await, ["fox three"]);
-    assert_eq!(found_in(store, "fox", Filter { source: Some(Source::Agent), ..Filter::default() }).await, ["fox two"]);
-    assert_eq!(found_in(store, "fox", Filter { tags: Some(tags(&["ä", "b"])), ..Filter::default() }).await, ["fox one"]);
+    assert_eq!(
+        found_in(
+            store,
+            "fox",
+            Filter {
+                thread_id,
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["fox three"]
+    );
+    assert_eq!(
+        found_in(
+            store,
+            "fox",
+            Filter {
+                source: Some(Source::Agent),
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["fox two"]
+    );
+    assert_eq!(
+        found_in(
+            store,
+            "fox",
+            Filter {
+                tags: Some(tags(&["ä", "b"])),
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["fox one"]
+    );
     let content_type = Some(ContentType::Multimodal);
-    assert_eq!(found_in(store, "fox", Filter { content_type, ..Filter::default() }).await, ["fox three"]);
-    assert_eq!(found_in(store, "fox", Filter { created_to: Some(at(0)), ..Filter::default() }).await, ["fox one"]);
+    assert_eq!(
+        found_in(
+            store,
+            "fox",
+            Filter {
+                content_type,
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["fox three"]
+    );
+    assert_eq!(
+        found_in(
+            store,
+            "fox",
+            Filter {
+                created_to: Some(at(0)),
+                ..Filter::default()
+            }
+        )
+        .await,
+        ["fox one"]
+    );
 }
 
 /// Equal ones come newest first.
 pub async fn scores_are_higher_for_better_matches(store: &dyn Store) {
-    for text in ["fox and a lot of other words that are about something else", "fox fox", "nothing", "bear", "wolf", "hare"] {
+    for text in [
+        "fox and a lot of other words that are about something else",
+        "fox fox",
+        "nothing",
+        "bear",
+        "wolf",
+        "hare",
+    ] {
         entry(text).store(store, 0).await;
     }
     entry("fox fox").agent().store(store, 1).await;
     let page = ranked(store, "fox", Filter::default()).await;
     let scores: Vec<f64> = page.entries.iter().map(|found| found.score).collect();
     assert_eq!(scores.len(), 3);
-    assert!(scores[0] > 0.0 && scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
-    let sources: Vec<Source> = page.entries.iter().map(|found| found.entry.source).collect();
+    assert!(
+        scores[0] > 0.0 && scores.is_sorted_by(|a, b| a >= b),
+        "{scores:?}"
+    );
+    let sources: Vec<Source> = page
+        .entries
+        .iter()
+        .map(|found| found.entry.source)
+        .collect();
     assert_eq!(sources[..2], [Source::Agent, Source::User]);
-    assert_eq!((page.capped_at, page.used_fallback, page.revision), (None, false, 7));
+    assert_eq!(
+        (page.capped_at, page.used_fallback, page.revision),
+        (None, false, 7)
+    );
 }
 
 /// However many of the common words another entry has: BM25.
 pub async fn a_rare_word_counts_more_than_common_ones(store: &dyn Store) {
     for thread in 0..30 {
-        entry("fox bear").thread(&thread.to_string()).store(store, 0).await;
+        entry("fox bear")
+            .thread(&thread.to_string())
+            .store(store, 0)
+            .await;
     }
     entry("zebra").store(store, 0).await;
     // Of four words, any.
-    assert_eq!(found(store, "fox bear zebra wolf").await[..2], ["zebra", "fox bear"]);
+    assert_eq!(
+        found(store, "fox bear zebra wolf").await[..2],
+        ["zebra", "fox bear"]
+    );
 }
 
 /// Not even by a lot of the same words.
@@ -104,17 +220,26 @@ pub async fn other_owners_do_not_move_scores(store: &dyn Store) {
     let before = ranked(store, "fox", Filter::default()).await.entries[0].score;
     let theirs = OwnerId::new("other");
     for i in 0..50 {
-        entry(&format!("fox {i}")).store_for(store, &theirs, 0).await;
+        entry(&format!("fox {i}"))
+            .store_for(store, &theirs, 0)
+            .await;
     }
     let after = ranked(store, "fox", Filter::default()).await;
     assert_eq!(after.entries.len(), 1);
-    assert!((after.entries[0].score - before).abs() < 1e-9, "{before} became {}", after.entries[0].score);
+    assert!(
+        (after.entries[0].score - before).abs() < 1e-9,
+        "{before} became {}",
+        after.entries[0].score
+    );
 }
 
 /// Also where all scores are equal.
 pub async fn pages_of_matches_neither_repeat_nor_skip(store: &dyn Store) {
     let entries = (0..30).map(|i| entry(&format!("fox n{i}")).0).collect();
-    store.store_contexts(&me(), entries, true, options(0)).await.expect("stored");
+    store
+        .store_contexts(&me(), entries, true, options(0))
+        .await
+        .expect("stored");
     let mut seen = Vec::new();
     for offset in (0..35).step_by(4) {
         let page = ranked_for(store, &me(), "fox", Filter::default(), page(4, offset)).await;
@@ -127,13 +252,32 @@ pub async fn pages_of_matches_neither_repeat_nor_skip(store: &dyn Store) {
 /// What a filter compares inside the index is kept in step too.
 pub async fn updated_tags_and_images_move_the_filter(store: &dyn Store) {
     let id = entry("fox").tags(&["a"]).store(store, 0).await.id;
-    update(id).tags(&["b"]).images(&[b"1"]).apply(store, 1).await.expect("updated");
+    update(id)
+        .tags(&["b"])
+        .images(&[b"1"])
+        .apply(store, 1)
+        .await
+        .expect("updated");
     for (given, expected) in [("a", 0), ("b", 1)] {
-        let filter = Filter { tags: Some(tags(&[given])), ..Filter::default() };
-        assert_eq!(found_in(store, "fox", filter).await.len(), expected, "{given}");
+        let filter = Filter {
+            tags: Some(tags(&[given])),
+            ..Filter::default()
+        };
+        assert_eq!(
+            found_in(store, "fox", filter).await.len(),
+            expected,
+            "{given}"
+        );
     }
     for (content_type, expected) in [(ContentType::Text, 0), (ContentType::Multimodal, 1)] {
-        let filter = Filter { content_type: Some(content_type), ..Filter::default() };
-        assert_eq!(found_in(store, "fox", filter).await.len(), expected, "{content_type:?}");
+        let filter = Filter {
+            content_type: Some(content_type),
+            ..Filter::default()
+        };
+        assert_eq!(
+            found_in(store, "fox", filter).await.len(),
+            expected,
+            "{content_type:?}"
+        );
     }
 }

@@ -8,11 +8,17 @@ use crate::Store;
 
 /// The answer names the first entry, and nothing changes.
 pub async fn the_same_entry_again_is_not_stored_twice(store: &dyn Store) {
-    let given = entry("x").tags(&["a"]).metadata(json!({"k": [1, null]})).images(&[b"1"]);
+    let given = entry("x")
+        .tags(&["a"])
+        .metadata(json!({"k": [1, null]}))
+        .images(&[b"1"]);
     let first = given.clone().store(store, 0).await;
     let before = revision(store).await;
     let again = given.store(store, 9).await;
-    assert_eq!((again.id, again.version, again.duplicate), (first.id, 1, true));
+    assert_eq!(
+        (again.id, again.version, again.duplicate),
+        (first.id, 1, true)
+    );
     assert_eq!(revision(store).await, before);
     let found = all(store).await;
     assert_eq!((found.len(), found[0].updated_at), (1, at(0)));
@@ -20,14 +26,23 @@ pub async fn the_same_entry_again_is_not_stored_twice(store: &dyn Store) {
 
 /// A repeat without tags, metadata and images equals an entry that has them.
 pub async fn a_field_not_given_is_not_compared(store: &dyn Store) {
-    let first = entry("x").tags(&["a"]).metadata(json!({"k": 1})).images(&[b"1"]).store(store, 0).await;
+    let first = entry("x")
+        .tags(&["a"])
+        .metadata(json!({"k": 1}))
+        .images(&[b"1"])
+        .store(store, 0)
+        .await;
     let again = entry("x").store(store, 0).await;
     assert_eq!((again.id, again.duplicate), (first.id, true));
 }
 
 /// Text, tags and metadata.
 pub async fn a_given_field_that_differs_makes_a_new_entry(store: &dyn Store) {
-    entry("x").tags(&["a"]).metadata(json!({"k": 1})).store(store, 0).await;
+    entry("x")
+        .tags(&["a"])
+        .metadata(json!({"k": 1}))
+        .store(store, 0)
+        .await;
     for (i, different) in [
         entry("x").tags(&["a", "b"]),
         entry("x").tags(&["a", "b"]).metadata(json!({"k": 1})),
@@ -46,15 +61,38 @@ pub async fn a_given_field_that_differs_makes_a_new_entry(store: &dyn Store) {
 
 /// Absent is not empty.
 pub async fn an_empty_list_differs_from_a_stored_one(store: &dyn Store) {
-    entry("x").tags(&["a"]).metadata(json!({"k": 1})).images(&[b"1"]).store(store, 0).await;
+    entry("x")
+        .tags(&["a"])
+        .metadata(json!({"k": 1}))
+        .images(&[b"1"])
+        .store(store, 0)
+        .await;
     assert!(!entry("x").tags(&[]).store(store, 0).await.duplicate);
-    assert!(entry("x").tags(&[]).metadata(json!({})).images(&[]).store(store, 0).await.duplicate, "and equals an empty one");
+    assert!(
+        entry("x")
+            .tags(&[])
+            .metadata(json!({}))
+            .images(&[])
+            .store(store, 0)
+            .await
+            .duplicate,
+        "and equals an empty one"
+    );
 }
 
 /// JSON objects have no order.
 pub async fn the_order_of_metadata_keys_does_not_matter(store: &dyn Store) {
-    entry("x").metadata(json!({"a": 1, "b": {"c": 2, "d": 3}})).store(store, 0).await;
-    assert!(entry("x").metadata(json!({"b": {"d": 3, "c": 2}, "a": 1})).store(store, 0).await.duplicate);
+    entry("x")
+        .metadata(json!({"a": 1, "b": {"c": 2, "d": 3}}))
+        .store(store, 0)
+        .await;
+    assert!(
+        entry("x")
+            .metadata(json!({"b": {"d": 3, "c": 2}, "a": 1}))
+            .store(store, 0)
+            .await
+            .duplicate
+    );
 }
 
 /// "yes" after the agent's question is a new answer.
@@ -74,24 +112,45 @@ pub async fn another_text_in_between_makes_a_new_entry(store: &dyn Store) {
 /// The same text elsewhere is another entry.
 pub async fn other_threads_and_sources_are_not_compared(store: &dyn Store) {
     entry("x").store(store, 0).await;
-    assert!(!entry("x").thread("T").store(store, 0).await.duplicate, "threads keep their case");
+    assert!(
+        !entry("x").thread("T").store(store, 0).await.duplicate,
+        "threads keep their case"
+    );
     assert!(!entry("x").agent().store(store, 0).await.duplicate);
 }
 
 /// Bytes, number and order of images count.
 pub async fn equal_images_collapse_and_different_ones_do_not(store: &dyn Store) {
     entry("x").images(&[b"1", b"2"]).store(store, 0).await;
-    assert!(entry("x").images(&[b"1", b"2"]).store(store, 0).await.duplicate);
-    assert!(!entry("x").images(&[b"2", b"1"]).store(store, 0).await.duplicate);
+    assert!(
+        entry("x")
+            .images(&[b"1", b"2"])
+            .store(store, 0)
+            .await
+            .duplicate
+    );
+    assert!(
+        !entry("x")
+            .images(&[b"2", b"1"])
+            .store(store, 0)
+            .await
+            .duplicate
+    );
     assert!(!entry("x").images(&[b"2"]).store(store, 0).await.duplicate);
 }
 
 /// The rule is the same for each item, the items before it included.
 pub async fn repeats_inside_a_batch_collapse(store: &dyn Store) {
     let batch = ["a", "a", "b", "a"].map(|text| entry(text).0).to_vec();
-    let written = store.store_contexts(&me(), batch, true, options(0)).await.expect("stored");
+    let written = store
+        .store_contexts(&me(), batch, true, options(0))
+        .await
+        .expect("stored");
     let outcomes = applied(&written.outcome);
-    assert_eq!(outcomes.iter().map(|o| o.duplicate).collect::<Vec<_>>(), [false, true, false, false]);
+    assert_eq!(
+        outcomes.iter().map(|o| o.duplicate).collect::<Vec<_>>(),
+        [false, true, false, false]
+    );
     assert_eq!(outcomes[0].id, outcomes[1].id);
     assert_eq!(written.revision, 3);
 }
@@ -101,7 +160,11 @@ pub async fn the_comparison_follows_deletes_and_updates(store: &dyn Store) {
     let a = entry("a").store(store, 0).await.id;
     let b = entry("b").store(store, 1).await.id;
     delete_ids(store, &[b]).await;
-    assert_eq!(entry("a").store(store, 2).await.id, a, "a is the newest again");
+    assert_eq!(
+        entry("a").store(store, 2).await.id,
+        a,
+        "a is the newest again"
+    );
     update(a).text("c").apply(store, 3).await.expect("updated");
     let again = entry("c").store(store, 4).await;
     assert_eq!((again.id, again.version, again.duplicate), (a, 2, true));
@@ -111,6 +174,9 @@ pub async fn the_comparison_follows_deletes_and_updates(store: &dyn Store) {
 /// However many connections a retransmit comes in on.
 pub async fn of_many_at_once_one_is_stored(store: &dyn Store) {
     let outcomes = join_all((0..20).map(|_| entry("x").tags(&["a"]).store(store, 0))).await;
-    assert_eq!(outcomes.iter().filter(|outcome| !outcome.duplicate).count(), 1);
+    assert_eq!(
+        outcomes.iter().filter(|outcome| !outcome.duplicate).count(),
+        1
+    );
     assert!(outcomes.iter().all(|outcome| outcome.id == outcomes[0].id));
 }

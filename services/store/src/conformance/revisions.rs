@@ -10,25 +10,73 @@ use crate::{DeleteCriteria, OwnerId, Store};
 
 /// An entry stored, updated or deleted is one change each.
 pub async fn each_change_counts_one(store: &dyn Store) {
-    let written = store.store_contexts(&me(), ["a", "b", "c"].map(|t| entry(t).0).to_vec(), true, options(0)).await.expect("stored");
+    let written = store
+        .store_contexts(
+            &me(),
+            ["a", "b", "c"].map(|t| entry(t).0).to_vec(),
+            true,
+            options(0),
+        )
+        .await
+        .expect("stored");
     assert_eq!(written.revision, 3);
-    let ids: Vec<i64> = applied(&written.outcome).iter().map(|outcome| outcome.id).collect();
+    let ids: Vec<i64> = applied(&written.outcome)
+        .iter()
+        .map(|outcome| outcome.id)
+        .collect();
     let updates = ids[..2].iter().map(|&id| update(id).text("x").0).collect();
-    assert_eq!(store.update_contexts(&me(), updates, true, options(1)).await.expect("updated").revision, 5);
-    let criteria = DeleteCriteria { ids: Some(ids), ..DeleteCriteria::default() };
-    assert_eq!(store.delete_contexts(&me(), criteria, options(2)).await.expect("deleted").revision, 8);
-    let theirs = store.store_contexts(&OwnerId::new("other"), vec![entry("a").0], true, options(0)).await.expect("stored");
+    assert_eq!(
+        store
+            .update_contexts(&me(), updates, true, options(1))
+            .await
+            .expect("updated")
+            .revision,
+        5
+    );
+    let criteria = DeleteCriteria {
+        ids: Some(ids),
+        ..DeleteCriteria::default()
+    };
+    assert_eq!(
+        store
+            .delete_contexts(&me(), criteria, options(2))
+            .await
+            .expect("deleted")
+            .revision,
+        8
+    );
+    let theirs = store
+        .store_contexts(&OwnerId::new("other"), vec![entry("a").0], true, options(0))
+        .await
+        .expect("stored");
     assert_eq!(theirs.revision, 1, "each owner counts alone");
 }
 
 /// A read after a write never shows an older one.
 pub async fn reads_show_the_revision_of_the_write(store: &dyn Store) {
     for seconds in 0..5 {
-        let written = store.store_contexts(&me(), vec![entry(&seconds.to_string()).0], true, options(seconds)).await.expect("stored");
-        let found = store.search_contexts(&me(), Filter::default(), page(100, 0), EVERYTHING, now()).await.expect("read");
+        let written = store
+            .store_contexts(
+                &me(),
+                vec![entry(&seconds.to_string()).0],
+                true,
+                options(seconds),
+            )
+            .await
+            .expect("stored");
+        let found = store
+            .search_contexts(&me(), Filter::default(), page(100, 0), EVERYTHING, now())
+            .await
+            .expect("read");
         assert_eq!(found.revision, written.revision);
-        assert_eq!(i64::try_from(found.entries.len()).expect("few"), found.revision);
-        assert_eq!(store.statistics(&me(), now()).await.expect("read").revision, written.revision);
+        assert_eq!(
+            i64::try_from(found.entries.len()).expect("few"),
+            found.revision
+        );
+        assert_eq!(
+            store.statistics(&me(), now()).await.expect("read").revision,
+            written.revision
+        );
     }
 }
 
@@ -37,7 +85,11 @@ pub async fn a_write_that_changes_nothing_keeps_it(store: &dyn Store) {
     entry("x").store(store, 0).await;
     entry("x").store(store, 1).await;
     delete_ids(store, &[77]).await;
-    update(77).text("y").apply(store, 2).await.expect_err("unknown");
+    update(77)
+        .text("y")
+        .apply(store, 2)
+        .await
+        .expect_err("unknown");
     assert_eq!(revision(store).await, 1);
 }
 
@@ -47,7 +99,11 @@ pub async fn concurrent_writers_never_share_one(store: &dyn Store) {
         let owner = me();
         async move {
             let new = vec![entry(&i.to_string()).thread(&format!("t{}", i % 5)).0];
-            store.store_contexts(&owner, new, true, options(i)).await.expect("stored").revision
+            store
+                .store_contexts(&owner, new, true, options(i))
+                .await
+                .expect("stored")
+                .revision
         }
     });
     let revisions: BTreeSet<i64> = join_all(writes).await.into_iter().collect();

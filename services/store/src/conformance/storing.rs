@@ -8,7 +8,12 @@ use crate::{OwnerId, Store};
 
 /// Every field, images and their metadata included.
 pub async fn stored_entry_reads_back_equal(store: &dyn Store) {
-    let given = entry("Grüße, 世界 🦀").thread("Thread-1").agent().tags(&["b", "a"]).metadata(rich_metadata()).images(&[&[0, 255, 7]]);
+    let given = entry("Grüße, 世界 🦀")
+        .thread("Thread-1")
+        .agent()
+        .tags(&["b", "a"])
+        .metadata(rich_metadata())
+        .images(&[&[0, 255, 7]]);
     let outcome = given.store(store, 5).await;
     assert_eq!((outcome.version, outcome.duplicate), (1, false));
     let found = get_one(store, outcome.id).await;
@@ -21,7 +26,11 @@ pub async fn stored_entry_reads_back_equal(store: &dyn Store) {
     assert_eq!(found.tags, ["a", "b"]);
     assert_eq!((found.created_at, found.updated_at), (at(5), at(5)));
     assert_eq!(found.version, 1);
-    let image = ImageInput { data: ImageBytes(vec![0, 255, 7]), mime_type: Some("image/png".to_owned()), metadata: None };
+    let image = ImageInput {
+        data: ImageBytes(vec![0, 255, 7]),
+        mime_type: Some("image/png".to_owned()),
+        metadata: None,
+    };
     assert_eq!(found.images, Some(vec![image]));
 }
 
@@ -38,7 +47,13 @@ pub async fn what_is_not_given_reads_back_empty(store: &dyn Store) {
 /// Spaces, line ends, quotes, controls, combining characters and a million characters.
 pub async fn text_is_kept_exactly(store: &dyn Store) {
     let long = "ab ".repeat(333_334);
-    for text in ["  padded \r\n\t", "'; DROP TABLE entries; --", "e\u{301} \u{1} \u{feff}\u{202e}", "?1 :x %s {}", long.as_str()] {
+    for text in [
+        "  padded \r\n\t",
+        "'; DROP TABLE entries; --",
+        "e\u{301} \u{1} \u{feff}\u{202e}",
+        "?1 :x %s {}",
+        long.as_str(),
+    ] {
         let outcome = entry(text).store(store, 0).await;
         assert_eq!(get_one(store, outcome.id).await.text, text);
     }
@@ -51,7 +66,10 @@ pub async fn metadata_keeps_types_and_values(store: &dyn Store) {
     let outcome = entry("x").metadata(given.clone()).store(store, 0).await;
     let found = json!(get_one(store, outcome.id).await.metadata);
     assert_eq!(found, given);
-    assert!(found["f"][1].is_f64() && found["i"][0].is_i64(), "{found:?}");
+    assert!(
+        found["f"][1].is_f64() && found["i"][0].is_i64(),
+        "{found:?}"
+    );
 }
 
 /// Any bytes, types and metadata, in the order given.
@@ -66,12 +84,18 @@ pub async fn images_come_back_equal_and_in_order(store: &dyn Store) {
     let mut new = entry("x");
     new.0.images = Some(given.clone());
     let outcome = new.store(store, 0).await;
-    let found = get_one(store, outcome.id).await.images.expect("images were selected");
+    let found = get_one(store, outcome.id)
+        .await
+        .images
+        .expect("images were selected");
     assert_eq!(found.len(), given.len());
     for (found, given) in found.iter().zip(&given) {
         assert_eq!(found.data.0, given.data);
         assert_eq!(found.mime_type.as_deref(), Some(given.mime_type.as_str()));
-        assert_eq!(found.metadata.as_ref(), given.metadata.as_ref().map(Metadata::as_object));
+        assert_eq!(
+            found.metadata.as_ref(),
+            given.metadata.as_ref().map(Metadata::as_object)
+        );
     }
 }
 
@@ -102,27 +126,59 @@ pub async fn a_clock_that_jumped_forward_pins_no_thread(store: &dyn Store) {
     assert_eq!(get_one(store, wrong).await.created_at, at(86_400));
     assert_eq!(get_one(store, right).await.created_at, at(100));
     let thread = &threads(store).await.threads[0];
-    assert_eq!((thread.first_entry, thread.last_entry, thread.last_id), (at(100), at(100), right));
+    assert_eq!(
+        (thread.first_entry, thread.last_entry, thread.last_id),
+        (at(100), at(100), right)
+    );
     assert!(entry("right").store(store, 101).await.duplicate);
-    assert!(!entry("a day ahead").store(store, 102).await.duplicate, "the newest entry is another one");
+    assert!(
+        !entry("a day ahead").store(store, 102).await.duplicate,
+        "the newest entry is another one"
+    );
     entry("later elsewhere").thread("u").store(store, 103).await;
     let page = threads(store).await;
-    assert_eq!((page.threads[0].thread_id.as_str(), page.threads[1].last_entry), ("u", at(102)));
+    assert_eq!(
+        (
+            page.threads[0].thread_id.as_str(),
+            page.threads[1].last_entry
+        ),
+        ("u", at(102))
+    );
 }
 
 /// Deletes leave the newest entry the newest; when it goes, the last one with a plausible time follows it.
 pub async fn deletes_choose_the_newest_entry_despite_a_clock_that_jumped(store: &dyn Store) {
     let mut ids = Vec::new();
-    for (text, seconds) in [("first", 1), ("a day ahead", 86_400), ("second", 2), ("third", 3), ("fourth", 4)] {
+    for (text, seconds) in [
+        ("first", 1),
+        ("a day ahead", 86_400),
+        ("second", 2),
+        ("third", 3),
+        ("fourth", 4),
+    ] {
         ids.push(entry(text).store(store, seconds).await.id);
     }
-    let [first, wrong, second, third, fourth] = ids[..] else { panic!("five entries") };
-    for (deleted, seconds, newest) in [(third, 4, fourth), (fourth, 2, second), (first, 2, second), (second, 86_400, wrong)] {
+    let [first, wrong, second, third, fourth] = ids[..] else {
+        panic!("five entries")
+    };
+    for (deleted, seconds, newest) in [
+        (third, 4, fourth),
+        (fourth, 2, second),
+        (first, 2, second),
+        (second, 86_400, wrong),
+    ] {
         delete_ids(store, &[deleted]).await;
         let thread = &threads(store).await.threads[0];
-        assert_eq!((thread.last_entry, thread.last_id), (at(seconds), newest), "after {deleted} of {ids:?}");
+        assert_eq!(
+            (thread.last_entry, thread.last_id),
+            (at(seconds), newest),
+            "after {deleted} of {ids:?}"
+        );
         let text = get_one(store, newest).await.text;
-        assert!(entry(&text).store(store, 5).await.duplicate, "{text} is the newest");
+        assert!(
+            entry(&text).store(store, 5).await.duplicate,
+            "{text} is the newest"
+        );
     }
     let next = entry("next").store(store, 5).await.id;
     assert_eq!(get_one(store, next).await.created_at, at(5));
@@ -137,6 +193,10 @@ pub async fn owners_do_not_see_each_other(store: &dyn Store) {
     assert_eq!(texts(&all(store).await), ["mine"]);
     assert_eq!(texts(&get(store, &[mine, last, last + 1]).await), ["mine"]);
     assert_eq!(threads(store).await.threads[0].entry_count, 1);
-    let found = store.get_contexts(&theirs, vec![last], EVERYTHING, now()).await.expect("read").entries;
+    let found = store
+        .get_contexts(&theirs, vec![last], EVERYTHING, now())
+        .await
+        .expect("read")
+        .entries;
     assert_eq!(texts(&found), ["theirs too"]);
 }

@@ -11,7 +11,10 @@ fn summaries(store: &dyn Store) -> &dyn SummaryStore {
 async fn waiting(store: &dyn Store, min_chars: u32) -> Vec<Unsummarized> {
     let (mut found, mut after) = (Vec::new(), None);
     loop {
-        let page = summaries(store).unsummarized(after.as_ref(), min_chars, 5, 2).await.expect("they are read");
+        let page = summaries(store)
+            .unsummarized(after.as_ref(), min_chars, 5, 2)
+            .await
+            .expect("they are read");
         assert!(page.entries.len() <= 2);
         found.extend(page.entries);
         after = page.next;
@@ -22,14 +25,22 @@ async fn waiting(store: &dyn Store, min_chars: u32) -> Vec<Unsummarized> {
 }
 
 async fn add(store: &dyn Store, id: i64, version: i64, summary: &str) -> bool {
-    let late = LateSummary { id, version, summary: summary.to_owned() };
-    summaries(store).add_summary(&me(), late).await.expect("it is written")
+    let late = LateSummary {
+        id,
+        version,
+        summary: summary.to_owned(),
+    };
+    summaries(store)
+        .add_summary(&me(), late)
+        .await
+        .expect("it is written")
 }
 
 /// Of every owner, those with enough characters, and the start of their texts.
 pub async fn long_texts_wait_for_their_summaries(store: &dyn Store) {
     let other = OwnerId::new("other");
-    for (second, text) in (0..).zip(["short", "äöüäöüäöü", "long enough", "and this one too"]) {
+    for (second, text) in (0..).zip(["short", "äöüäöüäöü", "long enough", "and this one too"])
+    {
         entry(text).store(store, second).await;
     }
     entry("of somebody else").store_for(store, &other, 0).await;
@@ -49,7 +60,13 @@ pub async fn a_summary_joins_its_entry(store: &dyn Store) {
     let found = get_one(store, id).await;
     assert_eq!((found.summary.as_str(), found.version), ("in short", 1));
     assert_eq!(revision(store).await, before);
-    assert_eq!(summaries(store).summarized_entries(&me()).await.expect("counted"), 1);
+    assert_eq!(
+        summaries(store)
+            .summarized_entries(&me())
+            .await
+            .expect("counted"),
+        1
+    );
     assert_eq!(waiting(store, 1).await, []);
     assert!(!add(store, 999_999, 1, "of nothing").await);
 }
@@ -58,14 +75,39 @@ pub async fn a_summary_joins_its_entry(store: &dyn Store) {
 pub async fn an_updated_text_loses_its_summary(store: &dyn Store) {
     let id = entry("the first text").store(store, 0).await.id;
     assert!(add(store, id, 1, "the first").await);
-    update(id).tags(&["a"]).apply(store, 1).await.expect("updated");
-    assert_eq!(get_one(store, id).await.summary, "the first", "its text is the same");
-    update(id).text("the second text").apply(store, 2).await.expect("updated");
+    update(id)
+        .tags(&["a"])
+        .apply(store, 1)
+        .await
+        .expect("updated");
+    assert_eq!(
+        get_one(store, id).await.summary,
+        "the first",
+        "its text is the same"
+    );
+    update(id)
+        .text("the second text")
+        .apply(store, 2)
+        .await
+        .expect("updated");
     assert_eq!(get_one(store, id).await.summary, "");
     assert!(!add(store, id, 2, "too late").await);
-    assert_eq!(waiting(store, 1).await.iter().map(|entry| entry.version).collect::<Vec<_>>(), [3]);
+    assert_eq!(
+        waiting(store, 1)
+            .await
+            .iter()
+            .map(|entry| entry.version)
+            .collect::<Vec<_>>(),
+        [3]
+    );
     assert!(add(store, id, 3, "the second").await);
     assert_eq!(get_one(store, id).await.summary, "the second");
     delete_ids(store, &[id]).await;
-    assert_eq!(summaries(store).summarized_entries(&me()).await.expect("counted"), 0);
+    assert_eq!(
+        summaries(store)
+            .summarized_entries(&me())
+            .await
+            .expect("counted"),
+        0
+    );
 }

@@ -6,7 +6,10 @@ use super::arrange::*;
 use crate::{Store, ThreadsPage};
 
 fn names(page: &ThreadsPage) -> Vec<&str> {
-    page.threads.iter().map(|thread| thread.thread_id.as_str()).collect()
+    page.threads
+        .iter()
+        .map(|thread| thread.thread_id.as_str())
+        .collect()
 }
 
 /// Counts by source and type, first and last.
@@ -17,15 +20,28 @@ pub async fn a_row_counts_its_entries(store: &dyn Store) {
     let page = threads(store).await;
     assert_eq!((page.total, page.revision), (1, 3));
     let thread = &page.threads[0];
-    assert_eq!((thread.entry_count, thread.source_types, thread.multimodal_count), (3, 2, 1));
+    assert_eq!(
+        (
+            thread.entry_count,
+            thread.source_types,
+            thread.multimodal_count
+        ),
+        (3, 2, 1)
+    );
     assert_eq!(thread.sources, SourceCounts { user: 1, agent: 2 });
-    assert_eq!((thread.first_entry, thread.last_entry, thread.last_id), (at(1), at(3), last));
+    assert_eq!(
+        (thread.first_entry, thread.last_entry, thread.last_id),
+        (at(1), at(3), last)
+    );
 }
 
 /// By the newest entry's time, then by its id.
 pub async fn the_latest_activity_comes_first(store: &dyn Store) {
     for (thread, seconds) in [("a", 1), ("b", 2), ("c", 2), ("d", 0), ("a", 1)] {
-        entry(&format!("{thread}{seconds}")).thread(thread).store(store, seconds).await;
+        entry(&format!("{thread}{seconds}"))
+            .thread(thread)
+            .store(store, seconds)
+            .await;
     }
     assert_eq!(names(&threads(store).await), ["c", "b", "a", "d"]);
     entry("again").thread("d").store(store, 2).await;
@@ -34,11 +50,19 @@ pub async fn the_latest_activity_comes_first(store: &dyn Store) {
 
 /// Also where many threads share one time.
 pub async fn pages_neither_repeat_nor_skip(store: &dyn Store) {
-    let entries = (0..50).map(|i| entry("x").thread(&format!("t{i}")).0).collect();
-    store.store_contexts(&me(), entries, true, options(0)).await.expect("stored");
+    let entries = (0..50)
+        .map(|i| entry("x").thread(&format!("t{i}")).0)
+        .collect();
+    store
+        .store_contexts(&me(), entries, true, options(0))
+        .await
+        .expect("stored");
     let mut seen = Vec::new();
     for offset in (0..60).step_by(7) {
-        let page = store.list_threads(&me(), page(7, offset), now()).await.expect("read");
+        let page = store
+            .list_threads(&me(), page(7, offset), now())
+            .await
+            .expect("read");
         assert_eq!(page.total, 50);
         seen.extend(page.threads.into_iter().map(|thread| thread.thread_id));
     }
@@ -51,15 +75,32 @@ pub async fn the_row_follows_deletes(store: &dyn Store) {
     let mut ids = Vec::new();
     for seconds in 0..5 {
         let new = entry(&seconds.to_string());
-        let new = if seconds % 2 == 0 { new } else { new.agent().images(&[b"1"]) };
+        let new = if seconds % 2 == 0 {
+            new
+        } else {
+            new.agent().images(&[b"1"])
+        };
         ids.push(new.store(store, seconds).await.id);
     }
-    for (deleted, expected) in [(2, (4, 0, 4, ids[4])), (4, (3, 0, 3, ids[3])), (0, (2, 1, 3, ids[3])), (3, (1, 1, 1, ids[1]))] {
+    for (deleted, expected) in [
+        (2, (4, 0, 4, ids[4])),
+        (4, (3, 0, 3, ids[3])),
+        (0, (2, 1, 3, ids[3])),
+        (3, (1, 1, 1, ids[1])),
+    ] {
         delete_ids(store, &[ids[deleted]]).await;
         let page = threads(store).await;
         let thread = &page.threads[0];
         let (count, first, last, last_id) = expected;
-        assert_eq!((thread.entry_count, thread.first_entry, thread.last_entry, thread.last_id), (count, at(first), at(last), last_id));
+        assert_eq!(
+            (
+                thread.entry_count,
+                thread.first_entry,
+                thread.last_entry,
+                thread.last_id
+            ),
+            (count, at(first), at(last), last_id)
+        );
         assert_eq!(thread.sources.user + thread.sources.agent, count);
         assert_eq!(thread.multimodal_count, thread.sources.agent);
     }
@@ -73,8 +114,16 @@ pub async fn the_row_follows_deletes(store: &dyn Store) {
 /// The count of entries with images.
 pub async fn the_row_follows_updates_of_images(store: &dyn Store) {
     let id = entry("x").images(&[b"1"]).store(store, 0).await.id;
-    for (images, expected) in [(&[b"1".as_slice(), b"2"][..], 1), (&[][..], 0), (&[b"3".as_slice()][..], 1)] {
-        update(id).images(images).apply(store, 1).await.expect("updated");
+    for (images, expected) in [
+        (&[b"1".as_slice(), b"2"][..], 1),
+        (&[][..], 0),
+        (&[b"3".as_slice()][..], 1),
+    ] {
+        update(id)
+            .images(images)
+            .apply(store, 1)
+            .await
+            .expect("updated");
         assert_eq!(threads(store).await.threads[0].multimodal_count, expected);
     }
 }

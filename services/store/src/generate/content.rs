@@ -1,15 +1,15 @@
 //! A database's worth of content of every kind, the same for the same seed.
 
 use context_model::{
-    ArtifactId, ArtifactUpdate, ContentChange, EntryUpdate, Metadata, MetadataChange, NewArtifact, NewEntry, NewImage, Source, Tags,
-    ThreadId, Timestamp, TitleChange,
+    ArtifactId, ArtifactUpdate, ContentChange, EntryUpdate, Metadata, MetadataChange, NewArtifact,
+    NewEntry, NewImage, Source, Tags, ThreadId, Timestamp, TitleChange,
 };
 use serde_json::json;
 
 use super::{Pools, Random};
 use crate::{
-    ArtifactRestore, DeleteCriteria, Denial, Embedded, EmbeddedChunk, Embedding, EmbeddingModel, Idempotency, KeyChange, KeyEvent,
-    ModelUse, OwnerId, Store, StoredKey, WriteOptions,
+    ArtifactRestore, DeleteCriteria, Denial, Embedded, EmbeddedChunk, Embedding, EmbeddingModel,
+    Idempotency, KeyChange, KeyEvent, ModelUse, OwnerId, Store, StoredKey, WriteOptions,
 };
 
 /// Entries stored with one call.
@@ -52,22 +52,41 @@ pub const OWNERS: [&str; 3] = ["default", "o'wner \"2\"", "öwner"];
 /// When the store refuses something.
 pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
     let mut random = Random::new(seed);
-    let model = EmbeddingModel { identity: "test@1".to_owned(), dimensions: 8 };
+    let model = EmbeddingModel {
+        identity: "test@1".to_owned(),
+        dimensions: 8,
+    };
     let embeds = match store.vectors() {
-        Some(vectors) => vectors.use_model(&model).await.expect("the model is taken") == ModelUse::Ready,
+        Some(vectors) => {
+            vectors.use_model(&model).await.expect("the model is taken") == ModelUse::Ready
+        }
         None => false,
     };
     for (place, name) in OWNERS.into_iter().enumerate() {
         let owner = OwnerId::new(name);
         // Most are the first owner's.
-        let wanted = if place == 0 { entries - entries / 4 } else { entries / 8 };
-        let mut content = Content { store, owner, pools: Pools::new(&mut random), model: embeds.then(|| model.clone()), clock: 0 };
+        let wanted = if place == 0 {
+            entries - entries / 4
+        } else {
+            entries / 8
+        };
+        let mut content = Content {
+            store,
+            owner,
+            pools: Pools::new(&mut random),
+            model: embeds.then(|| model.clone()),
+            clock: 0,
+        };
         content.contexts(&mut random, wanted).await;
-        content.artifacts(&mut random, 3 + wanted.min(2_000) / 40).await;
+        content
+            .artifacts(&mut random, 3 + wanted.min(2_000) / 40)
+            .await;
         content.keys(&mut random).await;
     }
     if let Some(keys) = store.keys() {
-        keys.create_owner(&OwnerId::new("üser without anything"), Timestamp(START)).await.expect("the owner is made");
+        keys.create_owner(&OwnerId::new("üser without anything"), Timestamp(START))
+            .await
+            .expect("the owner is made");
     }
 }
 
@@ -83,11 +102,20 @@ impl Content<'_> {
     fn options(&mut self, random: &mut Random) -> WriteOptions {
         self.clock += 1 + i64::try_from(random.below(3_000_000)).expect("small");
         let key_id = (!random.one_in(3)).then(|| "key-1".to_owned());
-        WriteOptions { now: Timestamp(START + self.clock), idempotency: None, key_id, embeddings: Vec::new() }
+        WriteOptions {
+            now: Timestamp(START + self.clock),
+            idempotency: None,
+            key_id,
+            embeddings: Vec::new(),
+        }
     }
 
     fn text(random: &mut Random) -> String {
-        let words = if random.one_in(60) { 4_000 } else { 1 + random.below(90) };
+        let words = if random.one_in(60) {
+            4_000
+        } else {
+            1 + random.below(90)
+        };
         let mut text = String::new();
         for _ in 0..words {
             let word = *random.pick(&WORDS);
@@ -100,12 +128,20 @@ impl Content<'_> {
     }
 
     fn metadata(&self, random: &mut Random) -> Metadata {
-        Metadata::from_stored(self.pools.entry(random, 1).metadata.to_object().expect("it was made from an object"))
+        Metadata::from_stored(
+            self.pools
+                .entry(random, 1)
+                .metadata
+                .to_object()
+                .expect("it was made from an object"),
+        )
     }
 
     fn images(&self, random: &mut Random) -> Vec<NewImage> {
         let image = |random: &mut Random| NewImage {
-            data: (0..=random.below(3_000)).map(|_| u8::try_from(random.below(256)).expect("a byte")).collect(),
+            data: (0..=random.below(3_000))
+                .map(|_| u8::try_from(random.below(256)).expect("a byte"))
+                .collect(),
             mime_type: (*random.pick(&["image/png", "image/jpeg"])).to_owned(),
             metadata: random.one_in(2).then(|| self.metadata(random)),
         };
@@ -113,7 +149,9 @@ impl Content<'_> {
     }
 
     fn tags(random: &mut Random) -> Tags {
-        let mut tags: Vec<String> = (0..random.below(4)).map(|_| format!("täg {}", random.below(30))).collect();
+        let mut tags: Vec<String> = (0..random.below(4))
+            .map(|_| format!("täg {}", random.below(30)))
+            .collect();
         tags.sort_unstable();
         tags.dedup();
         Tags::from_normalised(tags)
@@ -131,16 +169,38 @@ impl Content<'_> {
     }
 
     fn embedding(&self, random: &mut Random) -> Embedding {
-        let Some(model) = self.model.clone().filter(|_| !random.one_in(8)) else { return Embedding::Later };
+        let Some(model) = self.model.clone().filter(|_| !random.one_in(8)) else {
+            return Embedding::Later;
+        };
         let chunk = |random: &mut Random, at: u32| {
-            let vector: Vec<f32> = (0..8).map(|_| f32::from(i16::try_from(random.below(2_000)).expect("small")) / 1_000.0 - 1.0).collect();
-            let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt().max(1e-6);
-            let tokens =
-                random.one_in(2).then(|| (0..random.below(5_000)).map(|_| u8::try_from(random.below(256)).expect("a byte")).collect());
-            EmbeddedChunk { start: at * 10, end: at * 10 + 10, vector: vector.iter().map(|value| value / length).collect(), tokens }
+            let vector: Vec<f32> = (0..8)
+                .map(|_| {
+                    f32::from(i16::try_from(random.below(2_000)).expect("small")) / 1_000.0 - 1.0
+                })
+                .collect();
+            let length = vector
+                .iter()
+                .map(|value| value * value)
+                .sum::<f32>()
+                .sqrt()
+                .max(1e-6);
+            let tokens = random.one_in(2).then(|| {
+                (0..random.below(5_000))
+                    .map(|_| u8::try_from(random.below(256)).expect("a byte"))
+                    .collect()
+            });
+            EmbeddedChunk {
+                start: at * 10,
+                end: at * 10 + 10,
+                vector: vector.iter().map(|value| value / length).collect(),
+                tokens,
+            }
         };
         let chunks = 1 + u32::try_from(random.below(3)).expect("small");
-        Embedding::Now(Embedded { model, chunks: (0..chunks).map(|at| chunk(random, at)).collect() })
+        Embedding::Now(Embedded {
+            model,
+            chunks: (0..chunks).map(|at| chunk(random, at)).collect(),
+        })
     }
 
     async fn contexts(&mut self, random: &mut Random, wanted: usize) {
@@ -151,11 +211,23 @@ impl Content<'_> {
             let mut options = self.options(random);
             options.embeddings = (0..count).map(|_| self.embedding(random)).collect();
             if stored == 0 || random.one_in(4) {
-                options.idempotency = Some(Idempotency { key: format!("key {stored} ü"), request_hash: [7; 32] });
+                options.idempotency = Some(Idempotency {
+                    key: format!("key {stored} ü"),
+                    request_hash: [7; 32],
+                });
             }
-            let written = self.store.store_contexts(&self.owner, entries, true, options).await.expect("the entries are stored");
+            let written = self
+                .store
+                .store_contexts(&self.owner, entries, true, options)
+                .await
+                .expect("the entries are stored");
             stored += count;
-            let ids: Vec<i64> = written.outcome.items.iter().map(|item| item.as_ref().expect("it is stored").id).collect();
+            let ids: Vec<i64> = written
+                .outcome
+                .items
+                .iter()
+                .map(|item| item.as_ref().expect("it is stored").id)
+                .collect();
             self.change(random, &ids).await;
         }
     }
@@ -164,28 +236,53 @@ impl Content<'_> {
         let update = |random: &mut Random, id: i64, content: &Self| EntryUpdate {
             id,
             text: random.one_in(2).then(|| Self::text(random)),
-            metadata: random.one_in(2).then(|| MetadataChange::Replace(content.metadata(random))),
+            metadata: random
+                .one_in(2)
+                .then(|| MetadataChange::Replace(content.metadata(random))),
             tags: random.one_in(2).then(|| Self::tags(random)),
             images: random.one_in(6).then(|| content.images(random)),
             expected_version: None,
         };
-        let updates: Vec<EntryUpdate> = ids.iter().step_by(7).map(|&id| update(random, id, self)).collect();
+        let updates: Vec<EntryUpdate> = ids
+            .iter()
+            .step_by(7)
+            .map(|&id| update(random, id, self))
+            .collect();
         let options = self.options(random);
-        self.store.update_contexts(&self.owner, updates, true, options).await.expect("the entries are changed");
-        let criteria = DeleteCriteria { ids: Some(ids.iter().copied().skip(3).step_by(13).collect()), ..DeleteCriteria::default() };
+        self.store
+            .update_contexts(&self.owner, updates, true, options)
+            .await
+            .expect("the entries are changed");
+        let criteria = DeleteCriteria {
+            ids: Some(ids.iter().copied().skip(3).step_by(13).collect()),
+            ..DeleteCriteria::default()
+        };
         let options = self.options(random);
-        self.store.delete_contexts(&self.owner, criteria, options).await.expect("the entries are deleted");
+        self.store
+            .delete_contexts(&self.owner, criteria, options)
+            .await
+            .expect("the entries are deleted");
     }
 
     async fn artifacts(&mut self, random: &mut Random, count: usize) {
-        let Some(artifacts) = self.store.artifacts() else { return };
+        let Some(artifacts) = self.store.artifacts() else {
+            return;
+        };
         for place in 0..count {
             let high = random.next();
-            let id = ArtifactId::parse(&format!("{high:016x}{:016x}", random.next())).expect("a UUID");
+            let id =
+                ArtifactId::parse(&format!("{high:016x}{:016x}", random.next())).expect("a UUID");
             let title = random.one_in(2).then(|| format!("Title 'Ä' {place}"));
-            let new = NewArtifact { title, content: format!("# Ünicode\n{}", Self::text(random)), metadata: self.metadata(random) };
+            let new = NewArtifact {
+                title,
+                content: format!("# Ünicode\n{}", Self::text(random)),
+                metadata: self.metadata(random),
+            };
             let options = self.options(random);
-            artifacts.create_artifact(&self.owner, id, new, options).await.expect("the artifact is made");
+            artifacts
+                .create_artifact(&self.owner, id, new, options)
+                .await
+                .expect("the artifact is made");
             for _ in 0..random.below(3) {
                 let content = Some(ContentChange::Replace(Self::text(random)));
                 let title = random.one_in(3).then_some(TitleChange::Generated);
@@ -197,22 +294,37 @@ impl Content<'_> {
                     expected_version: None,
                 };
                 let options = self.options(random);
-                artifacts.update_artifact(&self.owner, update, options).await.expect("the artifact is changed");
+                artifacts
+                    .update_artifact(&self.owner, update, options)
+                    .await
+                    .expect("the artifact is changed");
             }
             if random.one_in(3) {
                 let options = self.options(random);
-                let restore = ArtifactRestore { id, version: 1, expected_version: None };
-                artifacts.restore_artifact(&self.owner, restore, options).await.expect("the artifact is restored");
+                let restore = ArtifactRestore {
+                    id,
+                    version: 1,
+                    expected_version: None,
+                };
+                artifacts
+                    .restore_artifact(&self.owner, restore, options)
+                    .await
+                    .expect("the artifact is restored");
             }
             if random.one_in(6) {
                 let options = self.options(random);
-                artifacts.delete_artifact(&self.owner, id, options).await.expect("the artifact is deleted");
+                artifacts
+                    .delete_artifact(&self.owner, id, options)
+                    .await
+                    .expect("the artifact is deleted");
             }
         }
     }
 
     async fn keys(&mut self, random: &mut Random) {
-        let Some(keys) = self.store.keys() else { return };
+        let Some(keys) = self.store.keys() else {
+            return;
+        };
         for place in 0..3_u8 {
             let key = StoredKey {
                 id: format!("{}-{place}", self.owner.as_str()),
@@ -236,18 +348,34 @@ impl Content<'_> {
                 operation: operation.to_owned(),
                 key_id: id.clone(),
             };
-            keys.insert_key(key, event("create_api_key", 1)).await.expect("the key is stored");
+            keys.insert_key(key, event("create_api_key", 1))
+                .await
+                .expect("the key is stored");
             if place == 1 {
-                let off = KeyChange { deactivated_at: Some(Timestamp(START + 9)), ..KeyChange::default() };
-                keys.update_key(&self.owner, &id, off, event("deactivate_api_key", 9)).await.expect("the key is switched off");
-                keys.touch_key(&self.owner, &id, Timestamp(START + 5)).await.expect("the use is noted");
+                let off = KeyChange {
+                    deactivated_at: Some(Timestamp(START + 9)),
+                    ..KeyChange::default()
+                };
+                keys.update_key(&self.owner, &id, off, event("deactivate_api_key", 9))
+                    .await
+                    .expect("the key is switched off");
+                keys.touch_key(&self.owner, &id, Timestamp(START + 5))
+                    .await
+                    .expect("the use is noted");
             }
             // Some of them equal, which nothing forbids.
             for _ in 0..=place {
                 let reason = "SCOPE_MISSING".to_owned();
-                let denial =
-                    Denial { at: Timestamp(START), key_id: id.clone(), operation: "delete_context".to_owned(), reason, attempts: 2 };
-                keys.record_denial(&self.owner, denial).await.expect("the refusal is noted");
+                let denial = Denial {
+                    at: Timestamp(START),
+                    key_id: id.clone(),
+                    operation: "delete_context".to_owned(),
+                    reason,
+                    attempts: 2,
+                };
+                keys.record_denial(&self.owner, denial)
+                    .await
+                    .expect("the refusal is noted");
             }
         }
     }

@@ -27,13 +27,23 @@ pub trait Examined: Source {
     ///
     /// # Errors
     /// [`TransferError`].
-    async fn keys(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Vec<Cell>>, TransferError>;
+    async fn keys(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Vec<Cell>>, TransferError>;
 
     /// The row with this key.
     ///
     /// # Errors
     /// [`TransferError`].
-    async fn row(&mut self, owner: &OwnerId, table: &'static Table, key: &[Cell]) -> Result<Option<Row>, TransferError>;
+    async fn row(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        key: &[Cell],
+    ) -> Result<Option<Row>, TransferError>;
 }
 
 /// Something that is not what was stored.
@@ -69,10 +79,21 @@ pub trait Examiner: Observer {
 ///
 /// # Errors
 /// [`TransferError`], when the owners cannot be read. What else cannot be read is a finding.
-pub async fn examine(source: &mut dyn Examined, examiner: &mut dyn Examiner) -> Result<Examination, TransferError> {
-    let mut examining = Examining { source, examiner, done: 0, total: 0, result: Examination::default() };
+pub async fn examine(
+    source: &mut dyn Examined,
+    examiner: &mut dyn Examiner,
+) -> Result<Examination, TransferError> {
+    let mut examining = Examining {
+        source,
+        examiner,
+        done: 0,
+        total: 0,
+        result: Examination::default(),
+    };
     match examining.source.structure().await {
-        Ok(lines) => lines.into_iter().for_each(|what| examining.finding(None, what, "")),
+        Ok(lines) => lines
+            .into_iter()
+            .for_each(|what| examining.finding(None, what, "")),
         Err(error) => examining.finding(None, error.to_string(), ""),
     }
     for name in CHECKED {
@@ -83,7 +104,9 @@ pub async fn examine(source: &mut dyn Examined, examiner: &mut dyn Examiner) -> 
     let mut after: Option<OwnerId> = None;
     loop {
         let heads = examining.source.owners(after.as_ref()).await?;
-        let Some(last) = heads.last() else { return Ok(examining.result) };
+        let Some(last) = heads.last() else {
+            return Ok(examining.result);
+        };
         after = Some(last.owner.clone());
         for head in &heads {
             examining.owner(&head.owner).await;
@@ -102,14 +125,20 @@ struct Examining<'e> {
 impl Examining<'_> {
     fn finding(&mut self, owner: Option<&OwnerId>, what: String, field: &'static str) {
         self.result.findings += 1;
-        self.examiner.found(&Finding { owner: owner.cloned(), what, field });
+        self.examiner.found(&Finding {
+            owner: owner.cloned(),
+            what,
+            field,
+        });
     }
 
     async fn owner(&mut self, owner: &OwnerId) {
         // Entries with images, and how many of those were not seen yet.
         let mut images = HashMap::new();
         for name in CHECKED {
-            let Some(table) = Table::named(name) else { continue };
+            let Some(table) = Table::named(name) else {
+                continue;
+            };
             self.table(owner, table, &mut images).await;
             if name == "images" {
                 self.count_images(owner, table, &images).await;
@@ -117,23 +146,36 @@ impl Examining<'_> {
         }
     }
 
-    async fn table(&mut self, owner: &OwnerId, table: &'static Table, images: &mut HashMap<i64, i64>) {
+    async fn table(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        images: &mut HashMap<i64, i64>,
+    ) {
         let mut after = Vec::new();
         loop {
             match self.source.read(owner, table, &after).await {
                 Ok(rows) => {
                     let Some(last) = rows.last() else { return };
                     after = last.key(table);
-                    rows.iter().for_each(|row| self.row(owner, table, row, images));
+                    rows.iter()
+                        .for_each(|row| self.row(owner, table, row, images));
                 }
                 // One of them cannot be read. The others can, alone.
                 Err(error) => match self.one_by_one(owner, table, &after, images).await {
                     Ok(Some(last)) => after = last,
                     Ok(None) => return,
-                    Err(_) => return self.finding(Some(owner), format!("{} after {after:?} cannot be read: {error}", table.name), ""),
+                    Err(_) => {
+                        return self.finding(
+                            Some(owner),
+                            format!("{} after {after:?} cannot be read: {error}", table.name),
+                            "",
+                        );
+                    }
                 },
             }
-            self.examiner.progress(Phase::Examine, table.name, self.done, self.total);
+            self.examiner
+                .progress(Phase::Examine, table.name, self.done, self.total);
         }
     }
 
@@ -153,17 +195,34 @@ impl Examining<'_> {
                 Ok(None) => {}
                 Err(error) => {
                     self.done += 1;
-                    let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-                    self.finding(Some(owner), format!("{} cannot be read ({cause})", named(table, key)), "");
+                    let cause = std::error::Error::source(&error)
+                        .map_or_else(|| error.to_string(), ToString::to_string);
+                    self.finding(
+                        Some(owner),
+                        format!("{} cannot be read ({cause})", named(table, key)),
+                        "",
+                    );
                 }
             }
         }
         Ok(keys.last().cloned())
     }
 
-    fn row(&mut self, owner: &OwnerId, table: &'static Table, row: &Row, images: &mut HashMap<i64, i64>) {
+    fn row(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        row: &Row,
+        images: &mut HashMap<i64, i64>,
+    ) {
         self.done += 1;
-        let seal = row.cell(table, "seal").and_then(|cell| if let Cell::Bytes(seal) = cell { Some(&seal[..]) } else { None });
+        let seal = row.cell(table, "seal").and_then(|cell| {
+            if let Cell::Bytes(seal) = cell {
+                Some(&seal[..])
+            } else {
+                None
+            }
+        });
         if seal.is_none() {
             self.result.unsealed += 1;
         }
@@ -174,7 +233,13 @@ impl Examining<'_> {
                 if row.int(table, "image_count") > 0 {
                     images.insert(id, row.int(table, "image_count"));
                 }
-                let stored = StoredContent { id, version: row.int(table, "version"), seal, text: row.text(table, "text"), metadata };
+                let stored = StoredContent {
+                    id,
+                    version: row.int(table, "version"),
+                    seal,
+                    text: row.text(table, "text"),
+                    metadata,
+                };
                 match seal::check_entry(&stored, true) {
                     Checked::Damaged(part) => Some(part.as_str()),
                     Checked::Sound => None,
@@ -190,20 +255,49 @@ impl Examining<'_> {
                 if let Some(left) = images.get_mut(&id) {
                     *left -= 1;
                 }
-                let metadata =
-                    row.cell(table, "metadata").and_then(|cell| if let Cell::Text(json) = cell { Some(json.as_str()) } else { None });
-                let (position, mime_type, data) = (row.int(table, "position"), row.text(table, "mime_type"), row.bytes(table, "data"));
-                (!seal::agrees(seal, || seal::image(id, position, mime_type, metadata, data))).then_some("image")
+                let metadata = row.cell(table, "metadata").and_then(|cell| {
+                    if let Cell::Text(json) = cell {
+                        Some(json.as_str())
+                    } else {
+                        None
+                    }
+                });
+                let (position, mime_type, data) = (
+                    row.int(table, "position"),
+                    row.text(table, "mime_type"),
+                    row.bytes(table, "data"),
+                );
+                (!seal::agrees(seal, || {
+                    seal::image(id, position, mime_type, metadata, data)
+                }))
+                .then_some("image")
             }
             _ => {
-                let (id, version, title) = (row.text(table, "artifact_id"), row.int(table, "version"), row.text(table, "title"));
-                let whole =
-                    StoredVersionContent { id, version, title, metadata: Some(metadata), content: Some(row.text(table, "content")) };
-                let without = |content, metadata| StoredVersionContent { content, metadata, ..whole };
+                let (id, version, title) = (
+                    row.text(table, "artifact_id"),
+                    row.int(table, "version"),
+                    row.text(table, "title"),
+                );
+                let whole = StoredVersionContent {
+                    id,
+                    version,
+                    title,
+                    metadata: Some(metadata),
+                    content: Some(row.text(table, "content")),
+                };
+                let without = |content, metadata| StoredVersionContent {
+                    content,
+                    metadata,
+                    ..whole
+                };
                 match () {
                     () if seal::artifact_is_sound(&whole, seal) => None,
-                    () if seal::artifact_is_sound(&without(None, whole.metadata), seal) => Some("content"),
-                    () if seal::artifact_is_sound(&without(whole.content, None), seal) => Some("metadata"),
+                    () if seal::artifact_is_sound(&without(None, whole.metadata), seal) => {
+                        Some("content")
+                    }
+                    () if seal::artifact_is_sound(&without(whole.content, None), seal) => {
+                        Some("metadata")
+                    }
                     () => Some("title or checksum"),
                 }
             }
@@ -214,14 +308,36 @@ impl Examining<'_> {
     }
 
     /// Names entries that have not as many images as they say. What was written meanwhile is read again.
-    async fn count_images(&mut self, owner: &OwnerId, table: &'static Table, left: &HashMap<i64, i64>) {
-        let Some(entries) = Table::named("entries") else { return };
-        let mut ids: Vec<i64> = left.iter().filter(|(_, left)| **left != 0).map(|(id, _)| *id).collect();
+    async fn count_images(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        left: &HashMap<i64, i64>,
+    ) {
+        let Some(entries) = Table::named("entries") else {
+            return;
+        };
+        let mut ids: Vec<i64> = left
+            .iter()
+            .filter(|(_, left)| **left != 0)
+            .map(|(id, _)| *id)
+            .collect();
         ids.sort_unstable();
         for id in ids {
-            let Ok(Some(entry)) = self.source.row(owner, entries, &[Cell::Int(id)]).await else { continue };
-            let Ok(keys) = self.source.keys(owner, table, &[Cell::Int(id), Cell::Int(-1)]).await else { continue };
-            let found = keys.iter().filter(|key| key.first() == Some(&Cell::Int(id))).count();
+            let Ok(Some(entry)) = self.source.row(owner, entries, &[Cell::Int(id)]).await else {
+                continue;
+            };
+            let Ok(keys) = self
+                .source
+                .keys(owner, table, &[Cell::Int(id), Cell::Int(-1)])
+                .await
+            else {
+                continue;
+            };
+            let found = keys
+                .iter()
+                .filter(|key| key.first() == Some(&Cell::Int(id)))
+                .count();
             if i64::try_from(found) != Ok(entry.int(entries, "image_count")) {
                 self.finding(Some(owner), format!("context {id}"), "images");
             }

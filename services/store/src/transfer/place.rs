@@ -22,14 +22,19 @@ pub enum TransferError {
         source: BoxError,
     },
     /// Both were read again and are not equal.
-    #[error("the target does not hold what the source holds: {0}; empty the target and start again")]
+    #[error(
+        "the target does not hold what the source holds: {0}; empty the target and start again"
+    )]
     Differs(String),
 }
 
 impl TransferError {
     /// A failure of this database.
     pub fn database(shown: &str, source: impl Into<BoxError>) -> Self {
-        Self::Database { shown: shown.to_owned(), source: source.into() }
+        Self::Database {
+            shown: shown.to_owned(),
+            source: source.into(),
+        }
     }
 }
 
@@ -76,7 +81,12 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// [`TransferError`].
-    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError>;
+    async fn read(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Row>, TransferError>;
 }
 
 /// A database to fill. Each call is one transaction, and keeps the mark it is given with it.
@@ -101,13 +111,23 @@ pub trait Target: Send {
     ///
     /// # Errors
     /// [`TransferError`].
-    async fn begin(&mut self, model: Option<&EmbeddingModel>, mark: &str) -> Result<(), TransferError>;
+    async fn begin(
+        &mut self,
+        model: Option<&EmbeddingModel>,
+        mark: &str,
+    ) -> Result<(), TransferError>;
 
     /// Writes rows, and what is derived of them.
     ///
     /// # Errors
     /// [`TransferError`].
-    async fn write(&mut self, owner: &OwnerId, table: &'static Table, rows: &[Row], mark: &str) -> Result<(), TransferError>;
+    async fn write(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        rows: &[Row],
+        mark: &str,
+    ) -> Result<(), TransferError>;
 
     /// Sets an owner's counters; all its rows are there.
     ///

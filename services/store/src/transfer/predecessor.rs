@@ -34,7 +34,10 @@ impl OldId {
     pub fn parse_uuid(text: &str) -> Option<Self> {
         let hex: String = text.trim().chars().filter(|c| *c != '-').collect();
         let is_hex = hex.len() == 32 && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_hex.then(|| u128::from_str_radix(&hex, 16).ok()).flatten().map(Self::Uuid)
+        is_hex
+            .then(|| u128::from_str_radix(&hex, 16).ok())
+            .flatten()
+            .map(Self::Uuid)
     }
 }
 
@@ -139,12 +142,20 @@ impl<D: OldDatabase> Predecessor<D> {
             match entry.id {
                 OldId::Uuid(bits) => _ = numbers.insert(bits, number),
                 OldId::Number(id) if id < 1 => {
-                    return Err(TransferError::Refused(format!("the entry {id} of {} cannot be moved: ids begin at 1", database.shown())));
+                    return Err(TransferError::Refused(format!(
+                        "the entry {id} of {} cannot be moved: ids begin at 1",
+                        database.shown()
+                    )));
                 }
                 OldId::Number(_) => {}
             }
         }
-        Ok(Self { database, owner, listed, numbers })
+        Ok(Self {
+            database,
+            owner,
+            listed,
+            numbers,
+        })
     }
 
     fn number(&self, at: usize) -> i64 {
@@ -179,7 +190,11 @@ impl<D: OldDatabase> Predecessor<D> {
             bytes += usize::try_from(entry.bytes).unwrap_or(usize::MAX);
             ids.push(entry.id);
         }
-        if ids.is_empty() { Ok(Vec::new()) } else { self.database.entries(&ids).await }
+        if ids.is_empty() {
+            Ok(Vec::new())
+        } else {
+            self.database.entries(&ids).await
+        }
     }
 
     async fn entries(&mut self, from: usize) -> Result<Vec<Row>, TransferError> {
@@ -206,22 +221,39 @@ impl<D: OldDatabase> Predecessor<D> {
         let (number, position) = (int(after.first()), int(after.get(1)));
         // What was read before ended with an entry's last image.
         let mut at = self.after(if after.is_empty() { 0 } else { number });
-        if !after.is_empty() && at > 0 && self.number(at - 1) == number && i64::from(self.listed[at - 1].images) > position + 1 {
+        if !after.is_empty()
+            && at > 0
+            && self.number(at - 1) == number
+            && i64::from(self.listed[at - 1].images) > position + 1
+        {
             at -= 1;
         }
         while self.listed.get(at).is_some_and(|entry| entry.images == 0) {
             at += 1;
         }
-        let Some(entry) = self.listed.get(at).copied() else { return Ok(Vec::new()) };
+        let Some(entry) = self.listed.get(at).copied() else {
+            return Ok(Vec::new());
+        };
         let id = self.number(at);
         let images = self.database.images(entry.id).await?;
-        let rows = images.into_iter().zip(0..).map(|(image, position)| convert::image(id, position, image));
-        Ok(rows.filter(|row| after.is_empty() || (int(row.0.first()), int(row.0.get(1))) > (number, position)).collect())
+        let rows = images
+            .into_iter()
+            .zip(0..)
+            .map(|(image, position)| convert::image(id, position, image));
+        Ok(rows
+            .filter(|row| {
+                after.is_empty() || (int(row.0.first()), int(row.0.get(1))) > (number, position)
+            })
+            .collect())
     }
 }
 
 fn int(cell: Option<&Cell>) -> i64 {
-    if let Some(Cell::Int(value)) = cell { *value } else { 0 }
+    if let Some(Cell::Int(value)) = cell {
+        *value
+    } else {
+        0
+    }
 }
 
 #[async_trait]
@@ -243,25 +275,49 @@ impl<D: OldDatabase> Source for Predecessor<D> {
             return Ok(Vec::new());
         }
         let revision = i64::try_from(self.listed.len()).unwrap_or(i64::MAX);
-        let next_id = self.listed.len().checked_sub(1).map_or(1, |last| self.number(last) + 1);
-        Ok(vec![Head { owner: self.owner.clone(), revision, next_id }])
+        let next_id = self
+            .listed
+            .len()
+            .checked_sub(1)
+            .map_or(1, |last| self.number(last) + 1);
+        Ok(vec![Head {
+            owner: self.owner.clone(),
+            revision,
+            next_id,
+        }])
     }
 
     async fn count(&mut self, table: &'static Table) -> Result<u64, TransferError> {
         Ok(match table.name {
             "entries" | "changes" => self.listed.len() as u64,
-            "images" => self.listed.iter().map(|entry| u64::from(entry.images)).sum(),
+            "images" => self
+                .listed
+                .iter()
+                .map(|entry| u64::from(entry.images))
+                .sum(),
             _ => 0,
         })
     }
 
-    async fn read(&mut self, owner: &OwnerId, table: &'static Table, after: &[Cell]) -> Result<Vec<Row>, TransferError> {
+    async fn read(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: &[Cell],
+    ) -> Result<Vec<Row>, TransferError> {
         if *owner != self.owner {
             return Ok(Vec::new());
         }
         match table.name {
             "entries" => self.entries(self.after(int(after.first()))).await,
-            "changes" => self.changes(usize::try_from(int(after.first())).unwrap_or(usize::MAX).min(self.listed.len())).await,
+            "changes" => {
+                self.changes(
+                    usize::try_from(int(after.first()))
+                        .unwrap_or(usize::MAX)
+                        .min(self.listed.len()),
+                )
+                .await
+            }
             "images" => self.images(after).await,
             _ => Ok(Vec::new()),
         }

@@ -53,7 +53,10 @@ pub(super) const SLOT_NAMES: [(Slot, usize, &str); 13] = [
 ];
 
 pub(super) fn slot_name(slot: Slot, place: usize) -> &'static str {
-    SLOT_NAMES.iter().find(|(of, at, _)| *of == slot && *at == place).map_or("none", |(_, _, name)| name)
+    SLOT_NAMES
+        .iter()
+        .find(|(of, at, _)| *of == slot && *at == place)
+        .map_or("none", |(_, _, name)| name)
 }
 
 impl Slots {
@@ -70,12 +73,18 @@ impl Slots {
     }
 
     fn into_cells(self, columns: &[Column]) -> Option<Vec<Cell>> {
-        let (mut ints, mut texts, mut bytes) = (self.ints.into_iter(), self.texts.into_iter(), self.bytes.into_iter());
+        let (mut ints, mut texts, mut bytes) = (
+            self.ints.into_iter(),
+            self.texts.into_iter(),
+            self.bytes.into_iter(),
+        );
         let mut cell = |column: &Column| match column.kind {
             Kind::Int | Kind::Flag | Kind::Copy => ints.next()?.map(Cell::Int),
             Kind::OptionalInt => Some(ints.next()?.map_or(Cell::Null, Cell::Int)),
             Kind::Text | Kind::Json => texts.next()?.map(Cell::Text),
-            Kind::OptionalText | Kind::OptionalJson => Some(texts.next()?.map_or(Cell::Null, Cell::Text)),
+            Kind::OptionalText | Kind::OptionalJson => {
+                Some(texts.next()?.map_or(Cell::Null, Cell::Text))
+            }
             Kind::List => serde_json::from_str(&texts.next()??).ok().map(Cell::List),
             Kind::Bytes => bytes.next()?.map(Cell::Bytes),
             Kind::OptionalBytes => Some(bytes.next()?.map_or(Cell::Null, Cell::Bytes)),
@@ -130,7 +139,11 @@ impl Row {
     /// The value in this column.
     #[must_use]
     pub fn cell(&self, table: &Table, column: &str) -> Option<&Cell> {
-        table.columns.iter().position(|found| found.name == column).and_then(|at| self.0.get(at))
+        table
+            .columns
+            .iter()
+            .position(|found| found.name == column)
+            .and_then(|at| self.0.get(at))
     }
 
     /// About the memory it takes.
@@ -179,8 +192,14 @@ mod tests {
             sum.finalize()
         };
         let text = |text: &str| Cell::Text(text.to_owned());
-        assert_ne!(sum(vec![text("ab"), text("c")]), sum(vec![text("a"), text("bc")]));
+        assert_ne!(
+            sum(vec![text("ab"), text("c")]),
+            sum(vec![text("a"), text("bc")])
+        );
         assert_ne!(sum(vec![Cell::Null]), sum(vec![text("")]));
-        assert_ne!(sum(vec![Cell::List(vec![]), text("a")]), sum(vec![Cell::List(vec!["a".to_owned()])]));
+        assert_ne!(
+            sum(vec![Cell::List(vec![]), text("a")]),
+            sum(vec![Cell::List(vec!["a".to_owned()])])
+        );
     }
 }

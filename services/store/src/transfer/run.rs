@@ -45,10 +45,16 @@ pub struct Report {
 ///
 /// # Errors
 /// [`TransferError`]. What was copied stays, and the next call goes on from there.
-pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer: &mut dyn Observer) -> Result<Report, TransferError> {
+pub async fn migrate(
+    source: &mut dyn Source,
+    target: &mut dyn Target,
+    observer: &mut dyn Observer,
+) -> Result<Report, TransferError> {
     let there = target.source();
-    let (tables, lost): (Vec<&'static Table>, Vec<_>) =
-        TABLES.iter().filter(|table| source.holds(table)).partition(|table| there.holds(table));
+    let (tables, lost): (Vec<&'static Table>, Vec<_>) = TABLES
+        .iter()
+        .filter(|table| source.holds(table))
+        .partition(|table| there.holds(table));
     let mut left_behind = Vec::new();
     for table in lost {
         let rows = source.count(table).await?;
@@ -56,7 +62,11 @@ pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer:
             left_behind.push((table.name, rows));
         }
     }
-    let mut mark = Mark { from: source.shown().to_owned(), state: state(source).await?, at: None };
+    let mut mark = Mark {
+        from: source.shown().to_owned(),
+        state: state(source).await?,
+        at: None,
+    };
     let (mut total, mut done) = (0, 0);
     for table in &tables {
         total += source.count(table).await?;
@@ -67,7 +77,9 @@ pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer:
             for table in &tables {
                 done += target.source().count(table).await?;
             }
-            observer.note(&format!("goes on after {done} of {total} rows, where it was interrupted"));
+            observer.note(&format!(
+                "goes on after {done} of {total} rows, where it was interrupted"
+            ));
         }
         None if target.is_empty().await? => {
             let model = source.model().await?;
@@ -80,12 +92,30 @@ pub async fn migrate(source: &mut dyn Source, target: &mut dyn Target, observer:
             )));
         }
     }
-    let mut copying = Copying { source, target, observer, mark, done, total, copied: 0 };
+    let mut copying = Copying {
+        source,
+        target,
+        observer,
+        mark,
+        done,
+        total,
+        copied: 0,
+    };
     copying.owners(&tables).await?;
-    let Copying { source, target, observer, copied, .. } = copying;
+    let Copying {
+        source,
+        target,
+        observer,
+        copied,
+        ..
+    } = copying;
     let verified = verify(source, target.source(), &tables, total, observer).await?;
     target.finish().await?;
-    Ok(Report { copied, verified, left_behind })
+    Ok(Report {
+        copied,
+        verified,
+        left_behind,
+    })
 }
 
 /// A checksum of the owners and their revisions, which every change moves.
@@ -96,21 +126,35 @@ async fn state(source: &mut dyn Source) -> Result<String, TransferError> {
         let heads = source.owners(after.as_ref()).await?;
         let Some(last) = heads.last() else { break };
         after = Some(last.owner.clone());
-        for Head { owner, revision, next_id } in &heads {
+        for Head {
+            owner,
+            revision,
+            next_id,
+        } in &heads
+        {
             sum.update(format!("{}\0{revision}\0{next_id}\0", owner.as_str()));
         }
     }
-    Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(sum
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect())
 }
 
 /// Where to go on, when it is this very migration that was interrupted.
 fn resumed(now: &Mark, before: &str, target: &str) -> Result<Option<Position>, TransferError> {
     let refused = |what: String| Err(TransferError::Refused(what));
     let Some(before) = Mark::parse(before) else {
-        return refused(format!("the target {target} is being filled by another version of this program; go on with that one"));
+        return refused(format!(
+            "the target {target} is being filled by another version of this program; go on with that one"
+        ));
     };
     if before.from != now.from {
-        return refused(format!("the target {target} is half filled from {}; go on with that source, or name another target", before.from));
+        return refused(format!(
+            "the target {target} is half filled from {}; go on with that source, or name another target",
+            before.from
+        ));
     }
     if before.state != now.state {
         return refused(format!(
@@ -137,15 +181,26 @@ impl Copying<'_> {
         // Everything up to here is there already.
         let resume = self.mark.at.take();
         let mut after = resume.as_ref().map(|at| OwnerId::new(at.owner.clone()));
-        if let Some(Position { owner, table: Some(table), after: key }) = resume {
+        if let Some(Position {
+            owner,
+            table: Some(table),
+            after: key,
+        }) = resume
+        {
             let owner = OwnerId::new(owner);
             let head = self.head(&owner).await?;
-            let from = tables.iter().position(|known| known.name == table).unwrap_or(0);
-            self.owner(&head, tables.get(from..).unwrap_or_default(), key).await?;
+            let from = tables
+                .iter()
+                .position(|known| known.name == table)
+                .unwrap_or(0);
+            self.owner(&head, tables.get(from..).unwrap_or_default(), key)
+                .await?;
         }
         loop {
             let heads = self.source.owners(after.as_ref()).await?;
-            let Some(last) = heads.last() else { return Ok(()) };
+            let Some(last) = heads.last() else {
+                return Ok(());
+            };
             after = Some(last.owner.clone());
             for head in &heads {
                 self.owner(head, tables, Vec::new()).await?;
@@ -162,32 +217,58 @@ impl Copying<'_> {
                 return Ok(head.clone());
             }
             let Some(last) = heads.last() else {
-                return Err(TransferError::Refused(format!("the source has no owner `{}` any more", owner.as_str())));
+                return Err(TransferError::Refused(format!(
+                    "the source has no owner `{}` any more",
+                    owner.as_str()
+                )));
             };
             after = Some(last.owner.clone());
         }
     }
 
-    async fn owner(&mut self, head: &Head, tables: &[&'static Table], mut after: Vec<Cell>) -> Result<(), TransferError> {
+    async fn owner(
+        &mut self,
+        head: &Head,
+        tables: &[&'static Table],
+        mut after: Vec<Cell>,
+    ) -> Result<(), TransferError> {
         for &table in tables {
-            self.table(&head.owner, table, std::mem::take(&mut after)).await?;
+            self.table(&head.owner, table, std::mem::take(&mut after))
+                .await?;
         }
-        self.mark.at = Some(Position { owner: head.owner.as_str().to_owned(), table: None, after: Vec::new() });
+        self.mark.at = Some(Position {
+            owner: head.owner.as_str().to_owned(),
+            table: None,
+            after: Vec::new(),
+        });
         self.target.close_owner(head, &self.mark.to_text()).await
     }
 
-    async fn table(&mut self, owner: &OwnerId, table: &'static Table, after: Vec<Cell>) -> Result<(), TransferError> {
+    async fn table(
+        &mut self,
+        owner: &OwnerId,
+        table: &'static Table,
+        after: Vec<Cell>,
+    ) -> Result<(), TransferError> {
         let mut batch = self.source.read(owner, table, &after).await?;
         while let Some(last) = batch.last() {
             let after = last.key(table);
-            self.mark.at = Some(Position { owner: owner.as_str().to_owned(), table: Some(table.name.to_owned()), after: after.clone() });
+            self.mark.at = Some(Position {
+                owner: owner.as_str().to_owned(),
+                table: Some(table.name.to_owned()),
+                after: after.clone(),
+            });
             let mark = self.mark.to_text();
             // One database reads while the other one writes.
-            let (written, next) = futures::join!(self.target.write(owner, table, &batch, &mark), self.source.read(owner, table, &after));
+            let (written, next) = futures::join!(
+                self.target.write(owner, table, &batch, &mark),
+                self.source.read(owner, table, &after)
+            );
             written?;
             self.done += batch.len() as u64;
             self.copied += batch.len() as u64;
-            self.observer.progress(Phase::Copy, table.name, self.done, self.total);
+            self.observer
+                .progress(Phase::Copy, table.name, self.done, self.total);
             batch = next?;
         }
         Ok(())

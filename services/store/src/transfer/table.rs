@@ -44,7 +44,9 @@ impl Kind {
     pub const fn slot(self) -> Slot {
         match self {
             Self::Int | Self::OptionalInt | Self::Flag | Self::Copy => Slot::Int,
-            Self::Text | Self::OptionalText | Self::Json | Self::OptionalJson | Self::List => Slot::Text,
+            Self::Text | Self::OptionalText | Self::Json | Self::OptionalJson | Self::List => {
+                Slot::Text
+            }
             Self::Bytes | Self::OptionalBytes => Slot::Bytes,
         }
     }
@@ -118,12 +120,20 @@ pub static TABLES: &[Table] = &[
     Table {
         name: "chunk_tokens",
         key: 2,
-        columns: &[column("id", Kind::Int), column("position", Kind::Int), column("tokens", Kind::Bytes)],
+        columns: &[
+            column("id", Kind::Int),
+            column("position", Kind::Int),
+            column("tokens", Kind::Bytes),
+        ],
     },
     Table {
         name: "artifacts",
         key: 1,
-        columns: &[column("artifact_id", Kind::Text), column("created_at", Kind::Int), column("version", Kind::Int)],
+        columns: &[
+            column("artifact_id", Kind::Text),
+            column("created_at", Kind::Int),
+            column("version", Kind::Int),
+        ],
     },
     Table {
         name: "artifact_versions",
@@ -226,29 +236,47 @@ impl Table {
 
     /// The columns that are stored.
     pub fn stored(&self) -> impl Iterator<Item = &'static Column> {
-        self.columns.iter().filter(|column| column.kind != Kind::Copy)
+        self.columns
+            .iter()
+            .filter(|column| column.kind != Kind::Copy)
     }
 
     /// What is selected of it: each column as the slot its value travels in, and the slots that are left over.
     /// `expression` gives a column in SQL, `nothing` a NULL for a slot.
     #[must_use]
-    pub fn select_list(&self, expression: impl Fn(&Column) -> String, nothing: impl Fn(Slot) -> &'static str) -> String {
+    pub fn select_list(
+        &self,
+        expression: impl Fn(&Column) -> String,
+        nothing: impl Fn(Slot) -> &'static str,
+    ) -> String {
         Self::list(self.columns, expression, nothing)
     }
 
     /// The same of its key alone.
     #[must_use]
-    pub fn key_list(&self, expression: impl Fn(&Column) -> String, nothing: impl Fn(Slot) -> &'static str) -> String {
+    pub fn key_list(
+        &self,
+        expression: impl Fn(&Column) -> String,
+        nothing: impl Fn(Slot) -> &'static str,
+    ) -> String {
         Self::list(self.key_columns(), expression, nothing)
     }
 
-    fn list(columns: &[Column], expression: impl Fn(&Column) -> String, nothing: impl Fn(Slot) -> &'static str) -> String {
+    fn list(
+        columns: &[Column],
+        expression: impl Fn(&Column) -> String,
+        nothing: impl Fn(Slot) -> &'static str,
+    ) -> String {
         let mut parts = Vec::with_capacity(super::row::SLOT_NAMES.len());
         let mut used = [0_usize; 3];
         for column in columns {
             let slot = column.kind.slot();
             let place = &mut used[slot as usize];
-            parts.push(format!("{} AS {}", expression(column), super::row::slot_name(slot, *place)));
+            parts.push(format!(
+                "{} AS {}",
+                expression(column),
+                super::row::slot_name(slot, *place)
+            ));
             *place += 1;
         }
         for (slot, place, name) in super::row::SLOT_NAMES {
@@ -267,13 +295,26 @@ mod tests {
     #[test]
     fn every_table_fits_the_slots() {
         for table in TABLES {
-            let count = |slot: Slot| table.columns.iter().filter(|column| column.kind.slot() == slot).count();
+            let count = |slot: Slot| {
+                table
+                    .columns
+                    .iter()
+                    .filter(|column| column.kind.slot() == slot)
+                    .count()
+            };
             for slot in [Slot::Int, Slot::Text, Slot::Bytes] {
-                let places = super::super::row::SLOT_NAMES.iter().filter(|(of, _, _)| *of == slot).count();
+                let places = super::super::row::SLOT_NAMES
+                    .iter()
+                    .filter(|(of, _, _)| *of == slot)
+                    .count();
                 assert!(count(slot) <= places, "{}: {slot:?}", table.name);
             }
             let list = table.select_list(|column| column.name.to_owned(), |_| "NULL");
-            assert_eq!(list.matches(" AS ").count(), super::super::row::SLOT_NAMES.len(), "{list}");
+            assert_eq!(
+                list.matches(" AS ").count(),
+                super::super::row::SLOT_NAMES.len(),
+                "{list}"
+            );
         }
     }
 }

@@ -30,24 +30,30 @@ pub struct ThreadPart {
 
 /// The threads of these rows of `entries`, by name. `hash` is the database's hash of a text.
 #[must_use]
-pub fn thread_parts<'r>(table: &Table, rows: &'r [Row], hash: impl Fn(&str) -> i64) -> BTreeMap<&'r str, ThreadPart> {
+pub fn thread_parts<'r>(
+    table: &Table,
+    rows: &'r [Row],
+    hash: impl Fn(&str) -> i64,
+) -> BTreeMap<&'r str, ThreadPart> {
     let mut threads: BTreeMap<&str, (ThreadPart, &Row)> = BTreeMap::new();
     for row in rows {
         let (created_at, id) = (row.int(table, "created_at"), row.int(table, "id"));
-        let (part, newest) = threads.entry(row.text(table, "thread_id")).or_insert_with(|| {
-            let part = ThreadPart {
-                entries: 0,
-                user: 0,
-                agent: 0,
-                multimodal: 0,
-                first_entry: created_at,
-                last_entry: created_at,
-                last_id: id,
-                last_source: String::new(),
-                last_hash: 0,
-            };
-            (part, row)
-        });
+        let (part, newest) = threads
+            .entry(row.text(table, "thread_id"))
+            .or_insert_with(|| {
+                let part = ThreadPart {
+                    entries: 0,
+                    user: 0,
+                    agent: 0,
+                    multimodal: 0,
+                    first_entry: created_at,
+                    last_entry: created_at,
+                    last_id: id,
+                    last_source: String::new(),
+                    last_hash: 0,
+                };
+                (part, row)
+            });
         part.entries += 1;
         part.user += i64::from(row.text(table, "source") == "user");
         part.agent += i64::from(row.text(table, "source") == "agent");
@@ -59,7 +65,9 @@ pub fn thread_parts<'r>(table: &Table, rows: &'r [Row], hash: impl Fn(&str) -> i
         }
     }
     let finish = |(name, (mut part, newest)): (&'r str, (ThreadPart, &'r Row))| {
-        newest.text(table, "source").clone_into(&mut part.last_source);
+        newest
+            .text(table, "source")
+            .clone_into(&mut part.last_source);
         part.last_hash = hash(newest.text(table, "text"));
         (name, part)
     };

@@ -31,15 +31,25 @@ pub(super) async fn verify(
     let (mut verified, mut done) = (Vec::new(), 0);
     let mut after: Option<OwnerId> = None;
     loop {
-        let (heads, found) = (source.owners(after.as_ref()).await?, target.owners(after.as_ref()).await?);
+        let (heads, found) = (
+            source.owners(after.as_ref()).await?,
+            target.owners(after.as_ref()).await?,
+        );
         if let Some((head, other)) = differing(&heads, &found) {
-            return Err(TransferError::Differs(format!("owner {head:?} is {other:?} there")));
+            return Err(TransferError::Differs(format!(
+                "owner {head:?} is {other:?} there"
+            )));
         }
-        let Some(last) = heads.last() else { return Ok(verified) };
+        let Some(last) = heads.last() else {
+            return Ok(verified);
+        };
         after = Some(last.owner.clone());
         for head in &heads {
             for &table in tables {
-                let (here, there) = futures::join!(sum(source, &head.owner, table), sum(target, &head.owner, table));
+                let (here, there) = futures::join!(
+                    sum(source, &head.owner, table),
+                    sum(target, &head.owner, table)
+                );
                 let ((rows, checksum), (rows_there, checksum_there)) = (here?, there?);
                 if (rows, &checksum) != (rows_there, &checksum_there) {
                     return Err(TransferError::Differs(format!(
@@ -51,18 +61,32 @@ pub(super) async fn verify(
                 done += rows;
                 observer.progress(Phase::Verify, table.name, done, total);
                 if rows > 0 {
-                    verified.push(Verified { owner: head.owner.clone(), table: table.name, rows, checksum });
+                    verified.push(Verified {
+                        owner: head.owner.clone(),
+                        table: table.name,
+                        rows,
+                        checksum,
+                    });
                 }
             }
         }
     }
 }
 
-fn differing<'h>(here: &'h [Head], there: &'h [Head]) -> Option<(Option<&'h Head>, Option<&'h Head>)> {
-    (0..here.len().max(there.len())).map(|at| (here.get(at), there.get(at))).find(|(here, there)| here != there)
+fn differing<'h>(
+    here: &'h [Head],
+    there: &'h [Head],
+) -> Option<(Option<&'h Head>, Option<&'h Head>)> {
+    (0..here.len().max(there.len()))
+        .map(|at| (here.get(at), there.get(at)))
+        .find(|(here, there)| here != there)
 }
 
-async fn sum(place: &mut dyn Source, owner: &OwnerId, table: &'static Table) -> Result<(u64, String), TransferError> {
+async fn sum(
+    place: &mut dyn Source,
+    owner: &OwnerId,
+    table: &'static Table,
+) -> Result<(u64, String), TransferError> {
     let (mut sum, mut rows, mut after) = (Sha256::new(), 0, Vec::new());
     loop {
         let batch = place.read(owner, table, &after).await?;
@@ -71,6 +95,10 @@ async fn sum(place: &mut dyn Source, owner: &OwnerId, table: &'static Table) -> 
         rows += batch.len() as u64;
         batch.iter().for_each(|row| row.digest(&mut sum));
     }
-    let checksum = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let checksum = sum
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     Ok((rows, checksum))
 }

@@ -15,14 +15,22 @@ async fn connections_that_only_answer_pings_and_silent_ones_make_room() {
     let mut silent = Vec::new();
     let mut pinging = Vec::new();
     for _ in 0..100 {
-        silent.push(TcpStream::connect(target.address()).await.expect("a connection"));
+        silent.push(
+            TcpStream::connect(target.address())
+                .await
+                .expect("a connection"),
+        );
         // Some are closed while they say hello.
         pinging.extend(http2::Connection::try_open(target.address()).await);
         if pinging.len() % 25 == 0 {
-            target.assert_bystander_is_served("while connections are opened").await;
+            target
+                .assert_bystander_is_served("while connections are opened")
+                .await;
         }
     }
-    target.assert_bystander_is_served("with all connections taken").await;
+    target
+        .assert_bystander_is_served("with all connections taken")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,14 +38,20 @@ async fn requests_without_credentials_cannot_hold_all_connections() {
     let target = Target::start(&[("CONTEXT_MAX_CONNECTIONS", "64")]).await;
     let mut held = Vec::new();
     for _ in 0..64 {
-        let Ok(connection) = http2::Connection::try_open(target.address()).await else { continue };
+        let Ok(connection) = http2::Connection::try_open(target.address()).await else {
+            continue;
+        };
         // A stream that is never ended is a request in work. Connections beyond the address's part are closed.
         let path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
-        let Ok(mut stream) = connection.try_grpc(path, None).await else { continue };
+        let Ok(mut stream) = connection.try_grpc(path, None).await else {
+            continue;
+        };
         stream.send(bytes::Bytes::from_static(&[0]), false).await;
         held.push((connection, stream));
     }
-    target.assert_bystander_is_served("while reflection streams are held").await;
+    target
+        .assert_bystander_is_served("while reflection streams are held")
+        .await;
     let healthy = reqwest::get(format!("http://{}/healthz", target.address())).await;
     // This address has used up its part of what needs no key, and is told so.
     assert!(healthy.is_ok_and(|reply| [200, 503].contains(&reply.status().as_u16())));
@@ -45,25 +59,50 @@ async fn requests_without_credentials_cannot_hold_all_connections() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_unix_socket_and_the_database_find_a_file_when_tcp_has_taken_all_it_may() {
-    let home = Home::new().with("AUTH", "keys").with("CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", "1024");
+    let home = Home::new()
+        .with("AUTH", "keys")
+        .with("CONTEXT_MAX_CONNECTIONS_PER_ADDRESS", "1024");
     let mut command = home.command("context-service");
     // SAFETY: setrlimit is one system call, allocates nothing and takes no lock.
     unsafe {
         command.pre_exec(|| {
-            let limit = rustix::process::Rlimit { current: Some(256), maximum: Some(256) };
-            Ok(rustix::process::setrlimit(rustix::process::Resource::Nofile, limit)?)
+            let limit = rustix::process::Rlimit {
+                current: Some(256),
+                maximum: Some(256),
+            };
+            Ok(rustix::process::setrlimit(
+                rustix::process::Resource::Nofile,
+                limit,
+            )?)
         });
     }
     let mut service = home.spawn_as(command);
     service.listening().await;
-    assert!(service.log().contains("256 open files"), "{}", service.log());
+    assert!(
+        service.log().contains("256 open files"),
+        "{}",
+        service.log()
+    );
     let mut taken = Vec::new();
     for _ in 0..300 {
-        taken.push(TcpStream::connect(service.address()).await.expect("the system queues it"));
+        taken.push(
+            TcpStream::connect(service.address())
+                .await
+                .expect("the system queues it"),
+        );
     }
     for name in ["one", "two", "three"] {
-        let output = home.command("context-service").args(["keys", "create", name]).output().expect("it runs");
-        assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stderr), service.log());
+        let output = home
+            .command("context-service")
+            .args(["keys", "create", name])
+            .output()
+            .expect("it runs");
+        assert!(
+            output.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&output.stderr),
+            service.log()
+        );
     }
 }
 
@@ -73,15 +112,30 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_its_memory_comes_back()
     let images = vec![json!({"data": "A".repeat(8 << 20)}); 2];
     let body = json!({"thread_id": "big", "source": "user", "text": "large", "images": images});
     let stored = target.post("/v1/contexts", &target.write_key, &body).await;
-    assert_eq!(stored.status(), 201, "{}", stored.text().await.unwrap_or_default());
-    let mut stuck = http2::Connection::open(target.address()).await.get("/v1/contexts/1", &target.read_key).await;
+    assert_eq!(
+        stored.status(),
+        201,
+        "{}",
+        stored.text().await.unwrap_or_default()
+    );
+    let mut stuck = http2::Connection::open(target.address())
+        .await
+        .get("/v1/contexts/1", &target.read_key)
+        .await;
     assert_eq!(stuck.head().await, 200);
     let held = || {
         let metrics = metrics(target.address());
-        let line = metrics.lines().find_map(|line| line.strip_prefix("context_body_bytes ")).expect("the metric").to_owned();
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("context_body_bytes "))
+            .expect("the metric")
+            .to_owned();
         line.parse::<u64>().expect("a number")
     };
-    assert!(held() > 8 << 20, "the reply is held while it may still be read");
+    assert!(
+        held() > 8 << 20,
+        "the reply is held while it may still be read"
+    );
     wait_for("the peer is cut", || (held() < 1 << 20).then_some(())).await;
     target.assert_bystander_is_served("afterwards").await;
 }
@@ -90,7 +144,9 @@ async fn a_peer_that_takes_nothing_of_a_reply_is_cut_and_its_memory_comes_back()
 fn metrics(address: std::net::SocketAddr) -> String {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(address).expect("a connection");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").expect("it is sent");
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .expect("it is sent");
     let mut reply = String::new();
     stream.read_to_string(&mut reply).expect("a reply");
     reply
@@ -100,9 +156,16 @@ fn metrics(address: std::net::SocketAddr) -> String {
 async fn a_connection_that_says_nothing_is_closed() {
     let target = Target::start(&[]).await;
     let started = Instant::now();
-    let mut silent = TcpStream::connect(target.address()).await.expect("a connection");
+    let mut silent = TcpStream::connect(target.address())
+        .await
+        .expect("a connection");
     let mut nothing = [0; 64];
-    let read = tokio::time::timeout(Duration::from_secs(60), silent.read(&mut nothing)).await.expect("it is closed");
+    let read = tokio::time::timeout(Duration::from_secs(60), silent.read(&mut nothing))
+        .await
+        .expect("it is closed");
     assert!(matches!(read, Ok(0) | Err(_)));
-    assert!(started.elapsed() > Duration::from_secs(5), "it is given time to speak");
+    assert!(
+        started.elapsed() > Duration::from_secs(5),
+        "it is given time to speak"
+    );
 }

@@ -27,11 +27,17 @@ struct Sound {
 }
 
 fn client() -> reqwest::Client {
-    reqwest::Client::builder().timeout(Duration::from_secs(30)).no_proxy().build().expect("a client")
+    reqwest::Client::builder()
+        .timeout(Duration::from_secs(30))
+        .no_proxy()
+        .build()
+        .expect("a client")
 }
 
 async fn post(service: &Service, path: &str, body: &Value) -> Value {
-    let request = client().post(format!("http://{}{path}", service.address())).json(body);
+    let request = client()
+        .post(format!("http://{}{path}", service.address()))
+        .json(body);
     let reply = request.send().await.expect("a reply");
     let status = reply.status();
     let body = reply.text().await.expect("a body");
@@ -40,13 +46,19 @@ async fn post(service: &Service, path: &str, body: &Value) -> Value {
 }
 
 async fn get(service: &Service, path: &str) -> (u16, Value) {
-    let reply = client().get(format!("http://{}{path}", service.address())).send().await.expect("a reply");
+    let reply = client()
+        .get(format!("http://{}{path}", service.address()))
+        .send()
+        .await
+        .expect("a reply");
     (reply.status().as_u16(), reply.json().await.expect("JSON"))
 }
 
 /// Text that compresses to nothing else: each line differs, so that every place in it is found once.
 fn lines(name: &str, count: usize) -> String {
-    (0..count).map(|line| format!("{name} LINE {line:06}\n")).collect()
+    (0..count)
+        .map(|line| format!("{name} LINE {line:06}\n"))
+        .collect()
 }
 
 async fn sound() -> Sound {
@@ -54,20 +66,36 @@ async fn sound() -> Sound {
     let service = home.start().await;
     let store = async |text: &str, images: Value| {
         let body = json!({"thread_id": "t", "source": "user", "text": text, "metadata": {"kind": "MARKED-METADATA"}, "images": images});
-        post(&service, "/v1/contexts", &body).await["context_id"].as_i64().expect("an id")
+        post(&service, "/v1/contexts", &body).await["context_id"]
+            .as_i64()
+            .expect("an id")
     };
     let small = store("a SMALL-TEXT of one line", json!([])).await;
     let large = store(&lines("LARGE", 3_000), json!([])).await;
     let data = base64(lines("IMAGE", 2_000).as_bytes());
-    let images = store("a text with an IMAGE-BESIDE it", json!([{"data": data, "mime_type": "image/png"}])).await;
+    let images = store(
+        "a text with an IMAGE-BESIDE it",
+        json!([{"data": data, "mime_type": "image/png"}]),
+    )
+    .await;
     let mut ids = vec![small, large, images];
     for filler in 0..60 {
         ids.push(store(&lines(&format!("FILLER-{filler:02}"), 20), json!([])).await);
     }
     let new = json!({"title": "MARKED-TITLE", "content": lines("FIRST-VERSION", 10)});
-    let artifact = post(&service, "/v1/artifacts", &new).await["id"].as_str().expect("an id").to_owned();
-    let request = client().patch(format!("http://{}/v1/artifacts/{artifact}", service.address()));
-    let changed = request.json(&json!({"content": lines("SECOND-VERSION", 600)})).send().await.expect("a reply");
+    let artifact = post(&service, "/v1/artifacts", &new).await["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let request = client().patch(format!(
+        "http://{}/v1/artifacts/{artifact}",
+        service.address()
+    ));
+    let changed = request
+        .json(&json!({"content": lines("SECOND-VERSION", 600)}))
+        .send()
+        .await
+        .expect("a reply");
     assert!(changed.status().is_success(), "{changed:?}");
     let mut paths: Vec<String> = ids.iter().map(|id| format!("/v1/contexts/{id}")).collect();
     paths.push(format!("/v1/artifacts/{artifact}"));
@@ -79,16 +107,36 @@ async fn sound() -> Sound {
         stored.push(Stored { path, body });
     }
     assert!(service.terminate().await.success());
-    assert!(!home.path().join("contexts.db-wal").exists(), "everything is in the file");
-    Sound { file: std::fs::read(home.database()).expect("the file"), stored, small, large, images, artifact }
+    assert!(
+        !home.path().join("contexts.db-wal").exists(),
+        "everything is in the file"
+    );
+    Sound {
+        file: std::fs::read(home.database()).expect("the file"),
+        stored,
+        small,
+        large,
+        images,
+        artifact,
+    }
 }
 
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().chain([&0; 2]).take(3).fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
-        let digits = (0..4).map(|at| if at <= chunk.len() { char::from(DIGITS[bits >> (18 - 6 * at) & 63]) } else { '=' });
+        let bits = chunk
+            .iter()
+            .chain([&0; 2])
+            .take(3)
+            .fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
+        let digits = (0..4).map(|at| {
+            if at <= chunk.len() {
+                char::from(DIGITS[bits >> (18 - 6 * at) & 63])
+            } else {
+                '='
+            }
+        });
         text.extend(digits);
     }
     text
@@ -96,29 +144,59 @@ fn base64(bytes: &[u8]) -> String {
 
 /// Every place of these bytes: what was moved may have left a copy.
 fn places(file: &[u8], bytes: &[u8]) -> Vec<usize> {
-    let found: Vec<usize> = file.windows(bytes.len()).enumerate().filter(|(_, window)| *window == bytes).map(|(at, _)| at).collect();
-    assert!(!found.is_empty(), "{} is in the file", String::from_utf8_lossy(bytes));
+    let found: Vec<usize> = file
+        .windows(bytes.len())
+        .enumerate()
+        .filter(|(_, window)| *window == bytes)
+        .map(|(at, _)| at)
+        .collect();
+    assert!(
+        !found.is_empty(),
+        "{} is in the file",
+        String::from_utf8_lossy(bytes)
+    );
     found
 }
 
 /// Flips a bit of each place of these bytes, in the byte at this offset from its beginning.
 fn flip(file: &mut [u8], bytes: &[u8], offset: usize, mask: u8) {
-    places(file, bytes).into_iter().for_each(|at| file[at + offset] ^= mask);
+    places(file, bytes)
+        .into_iter()
+        .for_each(|at| file[at + offset] ^= mask);
 }
 
 /// Zeroes the pages that hold these bytes.
 fn zero(file: &mut [u8], bytes: &[u8]) {
-    places(file, bytes).into_iter().for_each(|at| file[at / PAGE * PAGE..(at / PAGE + 1) * PAGE].fill(0));
+    places(file, bytes)
+        .into_iter()
+        .for_each(|at| file[at / PAGE * PAGE..(at / PAGE + 1) * PAGE].fill(0));
 }
 
 /// The pages of an index, by the first bytes of its pages.
 fn index_leaves(file: &[u8]) -> Vec<usize> {
-    file.chunks_exact(PAGE).enumerate().skip(1).filter(|(_, page)| page[0] == 10).map(|(at, _)| at * PAGE).collect()
+    file.chunks_exact(PAGE)
+        .enumerate()
+        .skip(1)
+        .filter(|(_, page)| page[0] == 10)
+        .map(|(at, _)| at * PAGE)
+        .collect()
 }
 
 fn verify(home: &Home) -> (i32, String) {
-    let Output { status, stdout, stderr } = home.command("context-service").arg("verify").output().expect("the command runs");
-    let report = format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = home
+        .command("context-service")
+        .arg("verify")
+        .output()
+        .expect("the command runs");
+    let report = format!(
+        "{}{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    );
     (status.code().expect("it ends by itself"), report)
 }
 
@@ -129,7 +207,10 @@ async fn start(home: &Home) -> Option<Service> {
     while !service.log().contains("is ready") {
         if !service.is_running() {
             let log = service.log();
-            assert!(log.contains("is damaged") || log.contains("cannot be opened"), "{log}");
+            assert!(
+                log.contains("is damaged") || log.contains("cannot be opened"),
+                "{log}"
+            );
             return None;
         }
         assert!(std::time::Instant::now() < deadline, "{}", service.log());
@@ -159,11 +240,23 @@ async fn refused(service: &Service, sound: &Sound, what: &str) -> Vec<String> {
         }
     }
     // Searches show openings of texts, and metadata: nothing there may differ either.
-    let request = client().post(format!("http://{}/v1/contexts/search", service.address())).json(&json!({"limit": 100}));
-    let reply: Value = request.send().await.expect("a reply").json().await.expect("JSON");
+    let request = client()
+        .post(format!("http://{}/v1/contexts/search", service.address()))
+        .json(&json!({"limit": 100}));
+    let reply: Value = request
+        .send()
+        .await
+        .expect("a reply")
+        .json()
+        .await
+        .expect("JSON");
     for hit in reply["results"].as_array().into_iter().flatten() {
         let path = format!("/v1/contexts/{}", hit["id"]);
-        let stored = sound.stored.iter().find(|stored| stored.path == path).expect("it was stored");
+        let stored = sound
+            .stored
+            .iter()
+            .find(|stored| stored.path == path)
+            .expect("it was stored");
         assert_eq!(hit["metadata"], stored.body["metadata"], "{what}: {path}");
     }
     refused
@@ -174,25 +267,50 @@ type Damage<'d> = (&'static str, Box<dyn Fn(&mut Vec<u8>) + 'd>, Vec<String>);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names_the_rows() {
     let sound = sound().await;
-    let (small, large) = (format!("context {}: text", sound.small), format!("context {}: text", sound.large));
+    let (small, large) = (
+        format!("context {}: text", sound.small),
+        format!("context {}: text", sound.large),
+    );
     let image = format!("context {}, image 0: image", sound.images);
-    let version = |number: i64, field: &str| format!("artifact {}, version {number}: {field}", sound.artifact);
+    let version = |number: i64, field: &str| {
+        format!("artifact {}, version {number}: {field}", sound.artifact)
+    };
     let damages: Vec<Damage<'_>> = vec![
-        ("a bit of a small text", Box::new(|file| flip(file, b"a SMALL-TEXT", 3, 1)), vec![small.clone()]),
+        (
+            "a bit of a small text",
+            Box::new(|file| flip(file, b"a SMALL-TEXT", 3, 1)),
+            vec![small.clone()],
+        ),
         (
             "a bit that makes no UTF-8",
             Box::new(|file| flip(file, b"a SMALL-TEXT", 3, 0x80)),
             vec![format!("context {} cannot be read", sound.small)],
         ),
-        ("a byte of the text that becomes NUL", Box::new(|file| flip(file, b"a SMALL-TEXT", 2, b'S')), vec![small.clone()]),
+        (
+            "a byte of the text that becomes NUL",
+            Box::new(|file| flip(file, b"a SMALL-TEXT", 2, b'S')),
+            vec![small.clone()],
+        ),
         (
             "the checksum of a small text",
             Box::new(|file| flip(file, b"a SMALL-TEXT of one line", 24 + 12, 1)),
             vec![format!("context {}: checksum", sound.small)],
         ),
-        ("a bit within a large text", Box::new(|file| flip(file, b"LARGE LINE 001500", 0, 2)), vec![large.clone()]),
-        ("a bit at the end of a large text", Box::new(|file| flip(file, b"LARGE LINE 002999", 16, 1)), vec![large.clone()]),
-        ("a zeroed page within a large text", Box::new(|file| zero(file, b"LARGE LINE 001500")), vec![format!("context {}", sound.large)]),
+        (
+            "a bit within a large text",
+            Box::new(|file| flip(file, b"LARGE LINE 001500", 0, 2)),
+            vec![large.clone()],
+        ),
+        (
+            "a bit at the end of a large text",
+            Box::new(|file| flip(file, b"LARGE LINE 002999", 16, 1)),
+            vec![large.clone()],
+        ),
+        (
+            "a zeroed page within a large text",
+            Box::new(|file| zero(file, b"LARGE LINE 001500")),
+            vec![format!("context {}", sound.large)],
+        ),
         (
             "the zeroed page of the end of a large text",
             Box::new(|file| zero(file, b"LARGE LINE 002999")),
@@ -201,25 +319,56 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
         (
             "a bit of all metadata",
             Box::new(|file| flip(file, b"{\"kind\":\"MARKED-METADATA\"}", 10, 1)),
-            vec![format!("context {}: metadata", sound.small), format!("context {}: metadata", sound.images)],
+            vec![
+                format!("context {}: metadata", sound.small),
+                format!("context {}: metadata", sound.images),
+            ],
         ),
         (
             "a brace of all metadata",
             Box::new(|file| flip(file, b"{\"kind\":\"MARKED-METADATA\"}", 0, 4)),
             vec![format!("context {}: metadata", sound.small)],
         ),
-        ("a bit of an image", Box::new(|file| flip(file, b"IMAGE LINE 001000", 0, 1)), vec![image.clone()]),
-        ("a zeroed page of an image", Box::new(|file| zero(file, b"IMAGE LINE 001000")), vec!["images after [] cannot be read".to_owned()]),
-        ("the type of an image", Box::new(|file| flip(file, b"image/png", 8, 1)), vec![image.clone()]),
-        ("a bit of the current version", Box::new(|file| flip(file, b"SECOND-VERSION LINE 000300", 0, 1)), vec![version(2, "content")]),
+        (
+            "a bit of an image",
+            Box::new(|file| flip(file, b"IMAGE LINE 001000", 0, 1)),
+            vec![image.clone()],
+        ),
+        (
+            "a zeroed page of an image",
+            Box::new(|file| zero(file, b"IMAGE LINE 001000")),
+            vec!["images after [] cannot be read".to_owned()],
+        ),
+        (
+            "the type of an image",
+            Box::new(|file| flip(file, b"image/png", 8, 1)),
+            vec![image.clone()],
+        ),
+        (
+            "a bit of the current version",
+            Box::new(|file| flip(file, b"SECOND-VERSION LINE 000300", 0, 1)),
+            vec![version(2, "content")],
+        ),
         (
             "a zeroed page of the current version",
             Box::new(|file| zero(file, b"SECOND-VERSION LINE 000300")),
             vec![version(2, "").replace(": ", "")],
         ),
-        ("a bit of an earlier version", Box::new(|file| flip(file, b"FIRST-VERSION LINE 000005", 0, 1)), vec![version(1, "content")]),
-        ("a bit of a title", Box::new(|file| flip(file, b"MARKED-TITLE", 0, 2)), vec![version(1, "title"), version(2, "title")]),
-        ("a zeroed page of entries", Box::new(|file| zero(file, b"FILLER-30 LINE 000001")), vec!["cannot be read".to_owned()]),
+        (
+            "a bit of an earlier version",
+            Box::new(|file| flip(file, b"FIRST-VERSION LINE 000005", 0, 1)),
+            vec![version(1, "content")],
+        ),
+        (
+            "a bit of a title",
+            Box::new(|file| flip(file, b"MARKED-TITLE", 0, 2)),
+            vec![version(1, "title"), version(2, "title")],
+        ),
+        (
+            "a zeroed page of entries",
+            Box::new(|file| zero(file, b"FILLER-30 LINE 000001")),
+            vec!["cannot be read".to_owned()],
+        ),
         (
             "zeroed pages of all indexes",
             Box::new(|file| {
@@ -248,10 +397,19 @@ async fn no_changed_content_of_a_damaged_file_is_served_as_good_and_verify_names
         let (code, report) = verify(&home);
         assert_eq!(code, 1, "{what}: {report}");
         for name in named {
-            assert!(report.contains(&name), "{what}: {name} is not named in {report}");
+            assert!(
+                report.contains(&name),
+                "{what}: {name} is not named in {report}"
+            );
         }
-        assert_eq!(std::fs::read(home.database()).expect("the file"), file, "{what}: verify changes nothing");
-        let Some(service) = start(&home).await else { continue };
+        assert_eq!(
+            std::fs::read(home.database()).expect("the file"),
+            file,
+            "{what}: verify changes nothing"
+        );
+        let Some(service) = start(&home).await else {
+            continue;
+        };
         refused(&service, &sound, what).await;
     }
 }
@@ -261,17 +419,24 @@ async fn a_damaged_log_gives_an_older_state_and_no_changed_content() {
     let home = Home::new();
     let mut service = home.start().await;
     let body = json!({"thread_id": "t", "source": "user", "text": lines("VERSION-0", 40)});
-    let id = post(&service, "/v1/contexts", &body).await["context_id"].as_i64().expect("an id");
+    let id = post(&service, "/v1/contexts", &body).await["context_id"]
+        .as_i64()
+        .expect("an id");
     let mut texts = vec![lines("VERSION-0", 40)];
     for version in 1..20 {
         let text = lines(&format!("VERSION-{version}"), 40);
-        let request = client().patch(format!("http://{}/v1/contexts/{id}", service.address())).json(&json!({"text": text}));
+        let request = client()
+            .patch(format!("http://{}/v1/contexts/{id}", service.address()))
+            .json(&json!({"text": text}));
         assert!(request.send().await.expect("a reply").status().is_success());
         texts.push(text);
     }
     service.kill();
     let log_path = |home: &Home| home.path().join("contexts.db-wal");
-    let (file, log) = (std::fs::read(home.database()).expect("the file"), std::fs::read(log_path(&home)).expect("a log"));
+    let (file, log) = (
+        std::fs::read(home.database()).expect("the file"),
+        std::fs::read(log_path(&home)).expect("a log"),
+    );
     assert!(log.len() > 20 * PAGE, "the updates are in the log");
     type Damage<'d> = (&'d str, &'d dyn Fn(&mut Vec<u8>));
     let damages: [Damage<'_>; 4] = [
@@ -283,8 +448,12 @@ async fn a_damaged_log_gives_an_older_state_and_no_changed_content() {
             let at = log.len() / 3;
             log[at..at + PAGE].fill(0);
         }),
-        ("the end is missing", &|log| log.truncate(log.len() * 2 / 3 + 100)),
-        ("a bit of every text", &|log| flip(log, b" LINE 000020", 1, 1)),
+        ("the end is missing", &|log| {
+            log.truncate(log.len() * 2 / 3 + 100)
+        }),
+        ("a bit of every text", &|log| {
+            flip(log, b" LINE 000020", 1, 1)
+        }),
     ];
     for (what, damage) in damages {
         let home = Home::new();
@@ -292,12 +461,17 @@ async fn a_damaged_log_gives_an_older_state_and_no_changed_content() {
         damage(&mut log);
         std::fs::write(home.database(), &file).expect("room for a file");
         std::fs::write(log_path(&home), &log).expect("room for a log");
-        let Some(service) = start(&home).await else { continue };
+        let Some(service) = start(&home).await else {
+            continue;
+        };
         let (status, found) = get(&service, &format!("/v1/contexts/{id}")).await;
         match status {
             200 => {
                 let text = found["text_content"].as_str().expect("a text");
-                assert!(texts.iter().any(|stored| stored == text), "{what}: {text} was never stored");
+                assert!(
+                    texts.iter().any(|stored| stored == text),
+                    "{what}: {text} was never stored"
+                );
             }
             // The log begins with the entry, and the schema may be in it too.
             404 => {}
@@ -316,22 +490,66 @@ async fn a_damaged_row_is_refused_alone_and_counted_where_an_operator_sees_it() 
     let service = start(&home).await.expect("the service starts");
     let refused = refused(&service, &sound, "a small text").await;
     assert_eq!(refused, [format!("/v1/contexts/{}", sound.small)]);
-    let (status, several) = get(&service, &format!("/v1/contexts?ids={},{}", sound.small, sound.large)).await;
-    assert_eq!((status, &several["reason"]), (500, &json!("STORAGE_CORRUPT")), "a batch does not hide it: {several}");
+    let (status, several) = get(
+        &service,
+        &format!("/v1/contexts?ids={},{}", sound.small, sound.large),
+    )
+    .await;
+    assert_eq!(
+        (status, &several["reason"]),
+        (500, &json!("STORAGE_CORRUPT")),
+        "a batch does not hide it: {several}"
+    );
     let detail = several["detail"].as_str().expect("a sentence");
-    assert!(detail.contains(&format!("context {}", sound.small)) && !detail.contains(&format!("context {}", sound.large)), "{detail}");
-    let ready = client().get(format!("http://{}/readyz", service.address())).send().await.expect("a reply");
+    assert!(
+        detail.contains(&format!("context {}", sound.small))
+            && !detail.contains(&format!("context {}", sound.large)),
+        "{detail}"
+    );
+    let ready = client()
+        .get(format!("http://{}/readyz", service.address()))
+        .send()
+        .await
+        .expect("a reply");
     assert_eq!(ready.status(), 200, "one row does not stop the service");
-    let metrics = client().get(format!("http://{}/metrics", service.address())).send().await.expect("a reply").text().await.expect("text");
-    let count = metrics.lines().find_map(|line| line.strip_prefix("context_damaged_rows_refused ")).expect("the metric");
+    let metrics = client()
+        .get(format!("http://{}/metrics", service.address()))
+        .send()
+        .await
+        .expect("a reply")
+        .text()
+        .await
+        .expect("text");
+    let count = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix("context_damaged_rows_refused "))
+        .expect("the metric");
     assert!(count.parse::<u64>().expect("a number") >= 2, "{count}");
-    let doctor = home.command("context-service").arg("doctor").output().expect("the command runs");
+    let doctor = home
+        .command("context-service")
+        .arg("doctor")
+        .output()
+        .expect("the command runs");
     let page = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    assert!(!doctor.status.success() && page.contains("damaged rows were refused"), "{page}");
+    assert!(
+        !doctor.status.success() && page.contains("damaged rows were refused"),
+        "{page}"
+    );
     let (code, report) = verify(&home);
     assert_eq!(code, 1, "verify works beside the service: {report}");
-    assert!(report.contains(&format!("context {}: text", sound.small)), "{report}");
-    let deleted = client().delete(format!("http://{}/v1/contexts/{}", service.address(), sound.small)).send().await.expect("a reply");
+    assert!(
+        report.contains(&format!("context {}: text", sound.small)),
+        "{report}"
+    );
+    let deleted = client()
+        .delete(format!(
+            "http://{}/v1/contexts/{}",
+            service.address(),
+            sound.small
+        ))
+        .send()
+        .await
+        .expect("a reply");
     assert_eq!(deleted.status(), 200, "what is damaged can be deleted");
     assert_eq!(verify(&home).0, 0);
 }
@@ -347,17 +565,47 @@ async fn structural_damage_stops_writes_until_an_operator_acts() {
     let refused = refused(&service, &sound, "a zeroed page").await;
     assert!(!refused.is_empty() && refused.len() < 40, "{refused:?}");
     let write = json!({"thread_id": "t", "source": "user", "text": "after the damage"});
-    let reply = client().post(format!("http://{}/v1/contexts", service.address())).json(&write).send().await.expect("a reply");
-    let (status, problem) = (reply.status().as_u16(), reply.json::<Value>().await.expect("JSON"));
-    assert_eq!((status, &problem["reason"]), (500, &json!("STORAGE_CORRUPT")), "{problem}");
-    assert!(problem["detail"].as_str().expect("a sentence").contains("restart the service"), "{problem}");
+    let reply = client()
+        .post(format!("http://{}/v1/contexts", service.address()))
+        .json(&write)
+        .send()
+        .await
+        .expect("a reply");
+    let (status, problem) = (
+        reply.status().as_u16(),
+        reply.json::<Value>().await.expect("JSON"),
+    );
+    assert_eq!(
+        (status, &problem["reason"]),
+        (500, &json!("STORAGE_CORRUPT")),
+        "{problem}"
+    );
+    assert!(
+        problem["detail"]
+            .as_str()
+            .expect("a sentence")
+            .contains("restart the service"),
+        "{problem}"
+    );
     let (status, _) = get(&service, &format!("/v1/contexts/{}", sound.small)).await;
     assert_eq!(status, 200, "reads that succeed go on");
-    let ready = client().get(format!("http://{}/readyz", service.address())).send().await.expect("a reply");
+    let ready = client()
+        .get(format!("http://{}/readyz", service.address()))
+        .send()
+        .await
+        .expect("a reply");
     assert_eq!(ready.status(), 503);
-    let doctor = home.command("context-service").arg("doctor").output().expect("the command runs");
+    let doctor = home
+        .command("context-service")
+        .arg("doctor")
+        .output()
+        .expect("the command runs");
     let page = String::from_utf8_lossy(&doctor.stdout).into_owned();
-    assert!(!doctor.status.success() && page.contains("writes are refused since the database reported damage"), "{page}");
+    assert!(
+        !doctor.status.success()
+            && page.contains("writes are refused since the database reported damage"),
+        "{page}"
+    );
     assert!(service.terminate().await.success());
     repaired(&home, &sound).await;
 }
@@ -370,20 +618,34 @@ async fn repaired(home: &Home, sound: &Sound) {
     std::fs::write(home.database(), &sound.file).expect("room for a file");
     assert_eq!(verify(home).0, 0);
     let service = start(home).await.expect("the service starts");
-    post(&service, "/v1/contexts", &json!({"thread_id": "t", "source": "user", "text": "after the repair"})).await;
+    post(
+        &service,
+        "/v1/contexts",
+        &json!({"thread_id": "t", "source": "user", "text": "after the repair"}),
+    )
+    .await;
     assert!(Path::new(&home.database()).exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verify_names_the_damaged_rows_of_a_postgresql_database() {
-    let Some(database) = context_test_postgres::TestDatabase::empty().await else { return };
-    let home = Home::new().with("STORAGE_BACKEND", "postgresql").with("POSTGRESQL_CONNECTION_STRING", database.url());
+    let Some(database) = context_test_postgres::TestDatabase::empty().await else {
+        return;
+    };
+    let home = Home::new()
+        .with("STORAGE_BACKEND", "postgresql")
+        .with("POSTGRESQL_CONNECTION_STRING", database.url());
     let service = home.start().await;
     let mut ids = Vec::new();
     for text in ["one", "two", "three"] {
         let data = base64(text.as_bytes());
-        let body = json!({"thread_id": "t", "source": "user", "text": text, "images": [{"data": data}]});
-        ids.push(post(&service, "/v1/contexts", &body).await["context_id"].as_i64().expect("an id"));
+        let body =
+            json!({"thread_id": "t", "source": "user", "text": text, "images": [{"data": data}]});
+        ids.push(
+            post(&service, "/v1/contexts", &body).await["context_id"]
+                .as_i64()
+                .expect("an id"),
+        );
     }
     let (code, report) = verify(&home);
     assert_eq!(code, 0, "{report}");
@@ -393,15 +655,29 @@ async fn verify_names_the_damaged_rows_of_a_postgresql_database() {
          DELETE FROM context.images WHERE id = {}",
         ids[0], ids[1], ids[2]
     );
-    client.batch_execute(&damage).await.expect("the rows are changed");
+    client
+        .batch_execute(&damage)
+        .await
+        .expect("the rows are changed");
     let (code, report) = verify(&home);
     assert_eq!(code, 1, "{report}");
     let [one, two, three] = [ids[0], ids[1], ids[2]];
-    for named in [format!("context {one}: text"), format!("context {two}, image 0: image"), format!("context {three}: images")] {
-        assert!(report.contains(&format!("damaged: owner default: {named}")), "{named}: {report}");
+    for named in [
+        format!("context {one}: text"),
+        format!("context {two}, image 0: image"),
+        format!("context {three}: images"),
+    ] {
+        assert!(
+            report.contains(&format!("damaged: owner default: {named}")),
+            "{named}: {report}"
+        );
     }
     for id in ids {
         let (status, problem) = get(&service, &format!("/v1/contexts/{id}")).await;
-        assert_eq!((status, &problem["reason"]), (500, &json!("STORAGE_CORRUPT")), "{problem}");
+        assert_eq!(
+            (status, &problem["reason"]),
+            (500, &json!("STORAGE_CORRUPT")),
+            "{problem}"
+        );
     }
 }

@@ -24,7 +24,13 @@ enum Attack {
     Unread,
 }
 
-const ATTACKS: [Attack; 5] = [Attack::Withheld, Attack::Second, Attack::Bomb, Attack::Trickle, Attack::Unread];
+const ATTACKS: [Attack; 5] = [
+    Attack::Withheld,
+    Attack::Second,
+    Attack::Bomb,
+    Attack::Trickle,
+    Attack::Unread,
+];
 
 /// A request that can be made: a gRPC method, or a method and path of REST.
 #[derive(Debug, Clone)]
@@ -35,26 +41,50 @@ enum Call {
 
 fn calls() -> Vec<Call> {
     let mut calls = Vec::new();
-    let descriptors = prost_types::FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET).expect("descriptors");
+    let descriptors = prost_types::FileDescriptorSet::decode(context_proto::FILE_DESCRIPTOR_SET)
+        .expect("descriptors");
     for file in descriptors.file {
         for service in &file.service {
             for method in &service.method {
-                calls.push(Call::Grpc(format!("/{}.{}/{}", file.package(), service.name(), method.name())));
+                calls.push(Call::Grpc(format!(
+                    "/{}.{}/{}",
+                    file.package(),
+                    service.name(),
+                    method.name()
+                )));
             }
         }
     }
-    for method in
-        ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"]
-    {
+    for method in [
+        "/grpc.health.v1.Health/Check",
+        "/grpc.health.v1.Health/Watch",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    ] {
         calls.push(Call::Grpc(method.to_owned()));
     }
-    let document = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../openapi/openapi.json")).expect("the document");
+    let document = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../openapi/openapi.json"
+    ))
+    .expect("the document");
     let document: Value = serde_json::from_str(&document).expect("JSON");
     for (path, methods) in document["paths"].as_object().expect("paths") {
         // Ids that exist for no one.
-        let path = path.split('/').map(|part| if part.starts_with('{') { "7" } else { part }).collect::<Vec<_>>().join("/");
-        for method in methods.as_object().expect("methods").keys().filter(|name| *name != "parameters") {
-            calls.push(Call::Rest(method.to_uppercase().parse().expect("a method"), path.clone()));
+        let path = path
+            .split('/')
+            .map(|part| if part.starts_with('{') { "7" } else { part })
+            .collect::<Vec<_>>()
+            .join("/");
+        for method in methods
+            .as_object()
+            .expect("methods")
+            .keys()
+            .filter(|name| *name != "parameters")
+        {
+            calls.push(Call::Rest(
+                method.to_uppercase().parse().expect("a method"),
+                path.clone(),
+            ));
         }
     }
     for path in ["/docs/", "/openapi.json"] {
@@ -63,13 +93,21 @@ fn calls() -> Vec<Call> {
     calls
 }
 
-async fn begin(connection: &Connection, target: &Target, call: &Call, attack: Attack, key: Option<&str>) -> Stream {
+async fn begin(
+    connection: &Connection,
+    target: &Target,
+    call: &Call,
+    attack: Attack,
+    key: Option<&str>,
+) -> Stream {
     let bomb = matches!(attack, Attack::Bomb);
     let mut stream = match call {
         Call::Grpc(path) if bomb => connection.compressed_grpc(path, key).await,
         Call::Grpc(path) => connection.grpc(path, key).await,
         Call::Rest(method, path) => {
-            let mut request = Request::builder().method(method).uri(format!("http://{}{path}", target.address()));
+            let mut request = Request::builder()
+                .method(method)
+                .uri(format!("http://{}{path}", target.address()));
             request = request.header("content-type", "application/json");
             if bomb {
                 request = request.header("content-encoding", "gzip");
@@ -77,14 +115,21 @@ async fn begin(connection: &Connection, target: &Target, call: &Call, attack: At
             if let Some(key) = key {
                 request = request.header("authorization", format!("Bearer {key}"));
             }
-            connection.request(request.body(()).expect("a request"), false).await
+            connection
+                .request(request.body(()).expect("a request"), false)
+                .await
         }
     };
     let grpc = matches!(call, Call::Grpc(_));
     let (data, end) = match (attack, grpc) {
         (Attack::Withheld, true) => (Bytes::from_static(&[0, 0, 64, 0, 0]), false),
         (Attack::Withheld, false) => (Bytes::from_static(b"{"), false),
-        (Attack::Second, true) => ([&http2::message(b"")[..], &[0, 0, 64, 0, 0]].concat().into(), false),
+        (Attack::Second, true) => (
+            [&http2::message(b"")[..], &[0, 0, 64, 0, 0]]
+                .concat()
+                .into(),
+            false,
+        ),
         (Attack::Second, false) => (Bytes::from_static(b"{}{\"and\": \"more\"}"), false),
         (Attack::Bomb, true) => (http2::compressed_message(bomb_of_zeros()), true),
         (Attack::Bomb, false) => (Bytes::from_static(bomb_of_zeros()), true),
@@ -97,19 +142,28 @@ async fn begin(connection: &Connection, target: &Target, call: &Call, attack: At
 }
 
 fn bomb_of_zeros() -> &'static [u8] {
-    static BOMB: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(|| http2::gzip(&vec![0; 32 << 20]));
+    static BOMB: std::sync::LazyLock<Vec<u8>> =
+        std::sync::LazyLock::new(|| http2::gzip(&vec![0; 32 << 20]));
     &BOMB
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_to_any_operation_keeps_another_owner_from_being_served() {
-    let target = Target::start(&[("CONTEXT_REQUEST_MEMORY_MB", "64"), ("MAX_TOTAL_SIZE_MB", "20")]).await;
+    let target = Target::start(&[
+        ("CONTEXT_REQUEST_MEMORY_MB", "64"),
+        ("MAX_TOTAL_SIZE_MB", "20"),
+    ])
+    .await;
     let idle = target.anonymous_kib();
     let calls = calls();
     assert!(calls.len() > 60, "{}", calls.len());
     let mut highest = 0;
     for attack in ATTACKS {
-        for key in [None, Some(target.read_key.as_str()), Some(target.write_key.as_str())] {
+        for key in [
+            None,
+            Some(target.read_key.as_str()),
+            Some(target.write_key.as_str()),
+        ] {
             // Fewer than the streams of one connection.
             let connection = Connection::open(target.address()).await;
             let mut streams = Vec::new();
@@ -127,7 +181,12 @@ async fn no_request_to_any_operation_keeps_another_owner_from_being_served() {
                     }
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
-                let when = format!("{attack:?}, with {} of {} requests open, key: {}", streams.len(), calls.len(), key.is_some());
+                let when = format!(
+                    "{attack:?}, with {} of {} requests open, key: {}",
+                    streams.len(),
+                    calls.len(),
+                    key.is_some()
+                );
                 target.assert_bystander_is_served(&when).await;
                 highest = highest.max(target.anonymous_kib().saturating_sub(idle));
             }

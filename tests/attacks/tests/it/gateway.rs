@@ -22,7 +22,9 @@ const BUDGET_KIB: u64 = 128 * 1024;
 const SETTINGS: [(&str, &str); 1] = [("GATEWAY_REQUEST_MEMORY_MB", "128")];
 
 fn head(key: Option<&str>, framing: &str) -> String {
-    let authorization = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+    let authorization = key
+        .map(|key| format!("authorization: Bearer {key}\r\n"))
+        .unwrap_or_default();
     format!(
         "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json\r\n{authorization}{framing}\r\n\r\n"
     )
@@ -33,22 +35,37 @@ fn list_tools() -> String {
 }
 
 /// Sends one request on a connection of its own, from `local`, and gives the status of the reply.
-async fn asks(gateway: SocketAddr, local: &str, key: Option<&str>, body: &str) -> std::io::Result<u16> {
+async fn asks(
+    gateway: SocketAddr,
+    local: &str,
+    key: Option<&str>,
+    body: &str,
+) -> std::io::Result<u16> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(local.parse().expect("an address"))?;
     let mut stream = socket.connect(gateway).await?;
-    let request = head(key, &format!("connection: close\r\ncontent-length: {}", body.len())) + body;
+    let request = head(
+        key,
+        &format!("connection: close\r\ncontent-length: {}", body.len()),
+    ) + body;
     stream.write_all(request.as_bytes()).await?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply).await?;
-    let status = String::from_utf8_lossy(&reply).split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = String::from_utf8_lossy(&reply)
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     status.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Bodies in chunks without an end, from callers whom nobody can name: the service is away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chunked_bodies_of_unknown_callers_are_not_held() {
-    let home = SETTINGS.iter().fold(Home::new().with("AUTH", "keys"), |home, (name, value)| home.with(name, value));
+    let home = SETTINGS
+        .iter()
+        .fold(Home::new().with("AUTH", "keys"), |home, (name, value)| {
+            home.with(name, value)
+        });
     let mut command = home.command("context-gateway");
     // Nothing listens there.
     command.env("CONTEXT_BACKEND", "http://127.0.0.1:1");
@@ -60,7 +77,9 @@ async fn chunked_bodies_of_unknown_callers_are_not_held() {
         senders.push(tokio::spawn(async move {
             let mut stream = TcpStream::connect(address).await?;
             let key = (number % 2 == 0).then_some("sk_prod_garbage");
-            stream.write_all(head(key, "transfer-encoding: chunked").as_bytes()).await?;
+            stream
+                .write_all(head(key, "transfer-encoding: chunked").as_bytes())
+                .await?;
             let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 0x10_0000], b"\r\n"].concat();
             for _ in 0..32 {
                 // The others are refused and closed.
@@ -71,9 +90,27 @@ async fn chunked_bodies_of_unknown_callers_are_not_held() {
             Ok::<_, std::io::Error>(())
         }));
     }
-    let most = highest(|| gateway.anonymous_kib(), || senders.iter().all(tokio::task::JoinHandle::is_finished)).await;
-    assert!(most <= idle + BUDGET_KIB / 16 + SLACK_KIB, "{} MiB", (most - idle) / 1024);
-    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some("sk_prod_garbage"), &list_tools()).await.unwrap(), 200);
+    let most = highest(
+        || gateway.anonymous_kib(),
+        || senders.iter().all(tokio::task::JoinHandle::is_finished),
+    )
+    .await;
+    assert!(
+        most <= idle + BUDGET_KIB / 16 + SLACK_KIB,
+        "{} MiB",
+        (most - idle) / 1024
+    );
+    assert_eq!(
+        asks(
+            gateway.address(),
+            "127.0.0.2:0",
+            Some("sk_prod_garbage"),
+            &list_tools()
+        )
+        .await
+        .unwrap(),
+        200
+    );
 }
 
 /// Streams with large heads and bodies without an end, from callers who take no byte of the refusal.
@@ -83,15 +120,29 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
     const STREAMS: usize = 256;
     let target = Target::start(&[]).await;
     let mut command = target.home.command("context-gateway");
-    command.env("CONTEXT_BACKEND", format!("http://{}", target.address())).envs(SETTINGS);
+    command
+        .env("CONTEXT_BACKEND", format!("http://{}", target.address()))
+        .envs(SETTINGS);
     let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
-    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.read_key), &list_tools()).await.unwrap(), 200);
+    assert_eq!(
+        asks(
+            gateway.address(),
+            "127.0.0.2:0",
+            Some(&target.read_key),
+            &list_tools()
+        )
+        .await
+        .unwrap(),
+        200
+    );
     let idle = gateway.anonymous_kib();
     let mut connections = Vec::new();
     let mut streams = Vec::new();
     let mut most = idle;
     for connection in 0..CONNECTIONS {
-        let attacker = Connection::try_open_with_window(gateway.address(), 0).await.unwrap();
+        let attacker = Connection::try_open_with_window(gateway.address(), 0)
+            .await
+            .unwrap();
         for stream in 0..STREAMS {
             // Each head is another one, so that the compression of heads does not make it small for the receiver.
             let head = format!("{connection}-{stream}-").repeat(1024);
@@ -99,7 +150,9 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
                 .header("content-type", "application/json")
                 .header("x-large", &head[..head.len().min(16 * 1024)]);
             // A connection that is refused as a whole is as good.
-            let Ok(mut sent) = attacker.try_request(request.body(()).unwrap(), false).await else { break };
+            let Ok(mut sent) = attacker.try_request(request.body(()).unwrap(), false).await else {
+                break;
+            };
             sent.send(Bytes::from_static(&[b' '; 1024]), false).await;
             streams.push(sent);
         }
@@ -108,9 +161,27 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
     }
     let until = Instant::now() + Duration::from_secs(3);
     most = most.max(highest(|| gateway.anonymous_kib(), || Instant::now() > until).await);
-    eprintln!("{} streams hold {} MiB", streams.len(), (most - idle) / 1024);
-    assert!(most <= idle + BUDGET_KIB / 16 + SLACK_KIB, "{} MiB", (most - idle) / 1024);
-    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.read_key), &list_tools()).await.unwrap(), 200);
+    eprintln!(
+        "{} streams hold {} MiB",
+        streams.len(),
+        (most - idle) / 1024
+    );
+    assert!(
+        most <= idle + BUDGET_KIB / 16 + SLACK_KIB,
+        "{} MiB",
+        (most - idle) / 1024
+    );
+    assert_eq!(
+        asks(
+            gateway.address(),
+            "127.0.0.2:0",
+            Some(&target.read_key),
+            &list_tools()
+        )
+        .await
+        .unwrap(),
+        200
+    );
 }
 
 /// Bodies without an end from a caller with a key, on many streams of few connections.
@@ -118,9 +189,21 @@ async fn http2_streams_of_unknown_callers_hold_little_while_they_take_no_reply()
 async fn http2_bodies_without_an_end_are_held_within_the_budget() {
     let target = Target::start(&[]).await;
     let mut command = target.home.command("context-gateway");
-    command.env("CONTEXT_BACKEND", format!("http://{}", target.address())).envs(SETTINGS);
+    command
+        .env("CONTEXT_BACKEND", format!("http://{}", target.address()))
+        .envs(SETTINGS);
     let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
-    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list_tools()).await.unwrap(), 200);
+    assert_eq!(
+        asks(
+            gateway.address(),
+            "127.0.0.2:0",
+            Some(&target.bystander_key),
+            &list_tools()
+        )
+        .await
+        .unwrap(),
+        200
+    );
     let idle = gateway.anonymous_kib();
     let piece = Bytes::from(vec![b' '; 64 * 1024]);
     let mut senders = Vec::new();
@@ -140,9 +223,27 @@ async fn http2_bodies_without_an_end_are_held_within_the_budget() {
     }
     let until = Instant::now() + Duration::from_secs(6);
     let most = highest(|| gateway.anonymous_kib(), || Instant::now() > until).await;
-    eprintln!("held at most {} MiB of {} MiB", (most - idle) / 1024, BUDGET_KIB / 1024);
-    assert!(most <= idle + BUDGET_KIB + SLACK_KIB, "{} MiB", (most - idle) / 1024);
-    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list_tools()).await.unwrap(), 200);
+    eprintln!(
+        "held at most {} MiB of {} MiB",
+        (most - idle) / 1024,
+        BUDGET_KIB / 1024
+    );
+    assert!(
+        most <= idle + BUDGET_KIB + SLACK_KIB,
+        "{} MiB",
+        (most - idle) / 1024
+    );
+    assert_eq!(
+        asks(
+            gateway.address(),
+            "127.0.0.2:0",
+            Some(&target.bystander_key),
+            &list_tools()
+        )
+        .await
+        .unwrap(),
+        200
+    );
     drop(senders);
 }
 
@@ -155,23 +256,50 @@ async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
     let mut ids = Vec::new();
     for text in ["a", "b", "c"] {
         let entry = json!({"thread_id": "t", "source": "user", "text": text, "images": [{"data": data, "mime_type": "image/png"}]});
-        let reply: Value = target.post("/v1/contexts", &target.write_key, &entry).await.json().await.unwrap();
-        ids.push(reply["context_id"].as_i64().unwrap_or_else(|| panic!("{reply}")));
+        let reply: Value = target
+            .post("/v1/contexts", &target.write_key, &entry)
+            .await
+            .json()
+            .await
+            .unwrap();
+        ids.push(
+            reply["context_id"]
+                .as_i64()
+                .unwrap_or_else(|| panic!("{reply}")),
+        );
     }
     let mut command = target.home.command("context-gateway");
-    command.env("CONTEXT_BACKEND", format!("http://{}", target.address())).envs(SETTINGS);
+    command
+        .env("CONTEXT_BACKEND", format!("http://{}", target.address()))
+        .envs(SETTINGS);
     let gateway = HttpGateway::start(command, target.home.path().join("gateway.log")).await;
     let get = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "get_context_by_ids", "arguments": {"context_ids": ids}}})
     .to_string();
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_threads", "arguments": {}}}).to_string();
-    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list).await.unwrap(), 200);
+    assert_eq!(
+        asks(
+            gateway.address(),
+            "127.0.0.2:0",
+            Some(&target.bystander_key),
+            &list
+        )
+        .await
+        .unwrap(),
+        200
+    );
     let idle = gateway.anonymous_kib();
     let answered = Arc::new(AtomicUsize::new(0));
     let mut readers = Vec::new();
     for _ in 0..READERS {
-        let (address, request, answered) =
-            (gateway.address(), head(Some(&target.read_key), &format!("content-length: {}", get.len())) + &get, answered.clone());
+        let (address, request, answered) = (
+            gateway.address(),
+            head(
+                Some(&target.read_key),
+                &format!("content-length: {}", get.len()),
+            ) + &get,
+            answered.clone(),
+        );
         readers.push(tokio::spawn(async move {
             let mut stream = TcpStream::connect(address).await.unwrap();
             stream.write_all(request.as_bytes()).await.unwrap();
@@ -182,10 +310,32 @@ async fn replies_that_nobody_reads_are_bounded_and_others_are_served() {
             stream
         }));
     }
-    let most = highest(|| gateway.anonymous_kib(), || answered.load(Ordering::Relaxed) == READERS).await;
-    eprintln!("held at most {} MiB of {} MiB", (most - idle) / 1024, BUDGET_KIB / 1024);
-    assert!(most <= idle + BUDGET_KIB + SLACK_KIB, "{} MiB", (most - idle) / 1024);
-    assert_eq!(asks(gateway.address(), "127.0.0.2:0", Some(&target.bystander_key), &list).await.unwrap(), 200);
+    let most = highest(
+        || gateway.anonymous_kib(),
+        || answered.load(Ordering::Relaxed) == READERS,
+    )
+    .await;
+    eprintln!(
+        "held at most {} MiB of {} MiB",
+        (most - idle) / 1024,
+        BUDGET_KIB / 1024
+    );
+    assert!(
+        most <= idle + BUDGET_KIB + SLACK_KIB,
+        "{} MiB",
+        (most - idle) / 1024
+    );
+    assert_eq!(
+        asks(
+            gateway.address(),
+            "127.0.0.2:0",
+            Some(&target.bystander_key),
+            &list
+        )
+        .await
+        .unwrap(),
+        200
+    );
 }
 
 /// As many connections as there may be, and none of them says a word.
@@ -202,8 +352,15 @@ async fn silent_sockets_lock_nobody_out() {
     }
     for local in ["127.0.0.1:0", "127.0.0.2:0"] {
         let list = list_tools();
-        let asked = tokio::time::timeout(Duration::from_secs(20), asks(gateway.address(), local, None, &list));
-        assert_eq!(asked.await.expect("an answer in time").unwrap(), 200, "{local}");
+        let asked = tokio::time::timeout(
+            Duration::from_secs(20),
+            asks(gateway.address(), local, None, &list),
+        );
+        assert_eq!(
+            asked.await.expect("an answer in time").unwrap(),
+            200,
+            "{local}"
+        );
     }
     drop(silent);
 }
@@ -222,22 +379,38 @@ async fn a_client_on_stdio_that_reads_nothing_is_not_buffered_and_loses_nothing(
     const REQUESTS: usize = 4_000;
     let home = Home::new();
     let mut command = home.command("context-gateway");
-    let command = command.env("CONTEXT_BACKEND", "http://127.0.0.1:1").arg("stdio");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let command = command
+        .env("CONTEXT_BACKEND", "http://127.0.0.1:1")
+        .arg("stdio");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     let mut lines = BufReader::new(output).lines();
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize",
         "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
     writeln!(input, "{hello}").unwrap();
     lines.next().unwrap().unwrap();
-    writeln!(input, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).unwrap();
+    writeln!(
+        input,
+        "{}",
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    )
+    .unwrap();
     let idle = anonymous_kib(child.id());
     let sent = Arc::new(AtomicUsize::new(0));
     let writer = std::thread::spawn({
         let sent = sent.clone();
         move || {
             for id in 1..=REQUESTS {
-                writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"})).unwrap();
+                writeln!(
+                    input,
+                    "{}",
+                    json!({"jsonrpc": "2.0", "id": id, "method": "tools/list"})
+                )
+                .unwrap();
                 sent.store(id, Ordering::Relaxed);
             }
         }
@@ -245,15 +418,31 @@ async fn a_client_on_stdio_that_reads_nothing_is_not_buffered_and_loses_nothing(
     // Until it takes no more, and holds no more.
     let mut last = ((0, 0), Instant::now());
     let stopped = || {
-        let now = (sent.load(Ordering::Relaxed), anonymous_kib(child.id()) / 1024);
+        let now = (
+            sent.load(Ordering::Relaxed),
+            anonymous_kib(child.id()) / 1024,
+        );
         if now != last.0 {
             last = (now, Instant::now());
         }
         last.1.elapsed() > Duration::from_secs(3)
     };
     let most = highest(|| anonymous_kib(child.id()), stopped).await;
-    assert!(most <= idle + SLACK_KIB, "{} MiB for {} requests", (most - idle) / 1024, sent.load(Ordering::Relaxed));
-    assert_eq!(lines.by_ref().take(REQUESTS).map(Result::unwrap).filter(|line| line.contains("\"tools\"")).count(), REQUESTS);
+    assert!(
+        most <= idle + SLACK_KIB,
+        "{} MiB for {} requests",
+        (most - idle) / 1024,
+        sent.load(Ordering::Relaxed)
+    );
+    assert_eq!(
+        lines
+            .by_ref()
+            .take(REQUESTS)
+            .map(Result::unwrap)
+            .filter(|line| line.contains("\"tools\""))
+            .count(),
+        REQUESTS
+    );
     writer.join().unwrap();
     assert!(child.wait().unwrap().success());
 }

@@ -15,7 +15,11 @@ const BUDGET_MB: u64 = 64;
 const BOUND_KIB: u64 = (2 * 64 + 4 + 64) * MIB;
 
 async fn target() -> Target {
-    Target::start(&[("CONTEXT_REQUEST_MEMORY_MB", &BUDGET_MB.to_string()), ("MAX_TOTAL_SIZE_MB", "20")]).await
+    Target::start(&[
+        ("CONTEXT_REQUEST_MEMORY_MB", &BUDGET_MB.to_string()),
+        ("MAX_TOTAL_SIZE_MB", "20"),
+    ])
+    .await
 }
 
 /// The path of an operation's gRPC method.
@@ -44,16 +48,35 @@ async fn messages_that_are_announced_and_withheld_take_nothing_from_others() {
     // With a key as well.
     let with_key = http2::Connection::open(target.address()).await;
     for _ in 0..100 {
-        let mut stream = with_key.grpc(&path(Operation::GetContextByIds), Some(&target.read_key)).await;
+        let mut stream = with_key
+            .grpc(&path(Operation::GetContextByIds), Some(&target.read_key))
+            .await;
         stream.send(announced(60 << 20), false).await;
         streams.push(stream);
     }
-    target.assert_bystander_is_served("while messages are withheld").await;
+    target
+        .assert_bystander_is_served("while messages are withheld")
+        .await;
     let body = json!({"thread_id": "t", "source": "user", "text": "another entry"});
-    assert_eq!(target.post("/v1/contexts", &target.bystander_key, &body).await.status(), 201);
+    assert_eq!(
+        target
+            .post("/v1/contexts", &target.bystander_key, &body)
+            .await
+            .status(),
+        201
+    );
     // Another caller's key is switched off meanwhile.
-    let listed = target.home.command("context-service").args(["keys", "list", "--owner", "attacker"]).output().expect("it runs");
-    assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
+    let listed = target
+        .home
+        .command("context-service")
+        .args(["keys", "list", "--owner", "attacker"])
+        .output()
+        .expect("it runs");
+    assert!(
+        listed.status.success(),
+        "{}",
+        String::from_utf8_lossy(&listed.stderr)
+    );
     let held = target.anonymous_kib().saturating_sub(idle);
     assert!(held < BOUND_KIB, "{held} KiB");
     drop(streams);
@@ -64,7 +87,10 @@ async fn messages_that_are_announced_and_withheld_take_nothing_from_others() {
 async fn a_second_message_is_refused_and_never_buffered() {
     let target = target().await;
     let idle = target.anonymous_kib();
-    let operations = [("/grpc.health.v1.Health/Check".to_owned(), None), (path(Operation::GetStatistics), Some(&target.read_key))];
+    let operations = [
+        ("/grpc.health.v1.Health/Check".to_owned(), None),
+        (path(Operation::GetStatistics), Some(&target.read_key)),
+    ];
     for (path, key) in operations {
         let connection = http2::Connection::open(target.address()).await;
         let mut streams = Vec::new();
@@ -90,11 +116,16 @@ async fn a_gzip_bomb_is_refused_by_scope_before_it_is_read_and_by_size_while_it_
     // 60 MiB of zeros in 60 KB.
     let bomb = http2::gzip(&vec![0; 60 << 20]);
     let mut highest = 0;
-    for (key, codes) in [(&target.read_key, &[7][..]), (&target.write_key, &[3, 8, 14][..])] {
+    for (key, codes) in [
+        (&target.read_key, &[7][..]),
+        (&target.write_key, &[3, 8, 14][..]),
+    ] {
         let connection = http2::Connection::open(target.address()).await;
         let mut requests = JoinSet::new();
         for _ in 0..12 {
-            let mut stream = connection.compressed_grpc(&path(Operation::StoreContext), Some(key)).await;
+            let mut stream = connection
+                .compressed_grpc(&path(Operation::StoreContext), Some(key))
+                .await;
             stream.send(http2::compressed_message(&bomb), true).await;
             requests.spawn(async move { stream.grpc_status().await });
         }
@@ -103,7 +134,9 @@ async fn a_gzip_bomb_is_refused_by_scope_before_it_is_read_and_by_size_while_it_
             assert!(codes.contains(&code), "{code} {message}");
             highest = highest.max(target.anonymous_kib().saturating_sub(idle));
         }
-        target.assert_bystander_is_served("while bombs are unpacked").await;
+        target
+            .assert_bystander_is_served("while bombs are unpacked")
+            .await;
     }
     assert!(highest < BOUND_KIB, "{highest} KiB");
 }
@@ -116,7 +149,12 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
         let images = vec![json!({"data": image}); 2];
         let body = json!({"thread_id": "big", "source": "user", "text": format!("entry {entry}"), "images": images});
         let reply = target.post("/v1/contexts", &target.write_key, &body).await;
-        assert_eq!(reply.status(), 201, "{}", reply.text().await.unwrap_or_default());
+        assert_eq!(
+            reply.status(),
+            201,
+            "{}",
+            reply.text().await.unwrap_or_default()
+        );
     }
     let idle = target.anonymous_kib();
     let mut highest = 0;
@@ -126,9 +164,13 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
     for round in 0..16 {
         let connection = http2::Connection::open(target.address()).await;
         let mut stream = if round % 2 == 0 {
-            connection.get("/v1/contexts?ids=1,2", &target.read_key).await
+            connection
+                .get("/v1/contexts?ids=1,2", &target.read_key)
+                .await
         } else {
-            let mut stream = connection.grpc(&path(Operation::GetContextByIds), Some(&target.read_key)).await;
+            let mut stream = connection
+                .grpc(&path(Operation::GetContextByIds), Some(&target.read_key))
+                .await;
             // GetContextByIdsRequest { context_ids: [1, 2], include_images: absent }
             stream.send(http2::message(&[0x0a, 2, 1, 2]), true).await;
             stream
@@ -138,7 +180,9 @@ async fn large_replies_that_are_not_read_stay_within_the_budget() {
         highest = highest.max(target.anonymous_kib().saturating_sub(idle));
     }
     assert!(answered > 0);
-    target.assert_bystander_is_served("while replies wait").await;
+    target
+        .assert_bystander_is_served("while replies wait")
+        .await;
     for _ in 0..20 {
         tokio::time::sleep(Duration::from_millis(50)).await;
         highest = highest.max(target.anonymous_kib().saturating_sub(idle));
@@ -152,15 +196,24 @@ async fn small_messages_that_decode_to_much_stay_within_the_budget() {
     let target = target().await;
     let idle = target.anonymous_kib();
     // A list of ten million numbers is 20 MB of JSON and would be 700 MB of values.
-    let numbers =
-        format!("{{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"metadata\":{{\"n\":[1{}]}}}}", ",1".repeat(10_000_000));
+    let numbers = format!(
+        "{{\"thread_id\":\"t\",\"source\":\"user\",\"text\":\"x\",\"metadata\":{{\"n\":[1{}]}}}}",
+        ",1".repeat(10_000_000)
+    );
     // The same as protobuf: Value { int_value: 1 } in a ListValue, four bytes each.
     let mut highest = 0;
     for _ in 0..3 {
         let url = format!("http://{}/v1/contexts", target.address());
-        let request = reqwest::Client::new().post(url).bearer_auth(&target.write_key).header("content-type", "application/json");
+        let request = reqwest::Client::new()
+            .post(url)
+            .bearer_auth(&target.write_key)
+            .header("content-type", "application/json");
         let reply = request.body(numbers.clone()).send().await.expect("a reply");
-        assert!([400, 413, 503].contains(&reply.status().as_u16()), "{}", reply.status());
+        assert!(
+            [400, 413, 503].contains(&reply.status().as_u16()),
+            "{}",
+            reply.status()
+        );
         highest = highest.max(target.anonymous_kib().saturating_sub(idle));
     }
     assert!(highest < BOUND_KIB, "{highest} KiB");

@@ -11,13 +11,20 @@ async fn reads_that_wait_for_a_revision_do_not_hold_up_another_owner() {
     for _ in 0..10 {
         let connection = http2::Connection::open(target.address()).await;
         for _ in 0..100 {
-            let mut stream = connection.get("/v1/contexts/1?min_revision=9000000000000000", &target.read_key).await;
+            let mut stream = connection
+                .get(
+                    "/v1/contexts/1?min_revision=9000000000000000",
+                    &target.read_key,
+                )
+                .await;
             waiting.spawn(async move { stream.head().await });
         }
         connections.push(connection);
     }
     for _ in 0..5 {
-        target.assert_bystander_is_served("while a thousand reads wait for a revision").await;
+        target
+            .assert_bystander_is_served("while a thousand reads wait for a revision")
+            .await;
     }
     while let Some(status) = waiting.join_next().await {
         let status = status.expect("no panic");

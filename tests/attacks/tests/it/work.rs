@@ -27,8 +27,17 @@ fn endless() -> Value {
 }
 
 /// Sends a search and hangs up after so long.
-async fn search(target: &Target, key: &str, body: &Value, patience: Duration) -> Result<(u16, Value), reqwest::Error> {
-    let client = reqwest::Client::builder().timeout(patience).no_proxy().build().expect("a client");
+async fn search(
+    target: &Target,
+    key: &str,
+    body: &Value,
+    patience: Duration,
+) -> Result<(u16, Value), reqwest::Error> {
+    let client = reqwest::Client::builder()
+        .timeout(patience)
+        .no_proxy()
+        .build()
+        .expect("a client");
     let url = format!("http://{}/v1/contexts/search", target.address());
     let reply = client.post(url).bearer_auth(key).json(body).send().await?;
     Ok((reply.status().as_u16(), reply.json().await?))
@@ -41,16 +50,28 @@ async fn assert_bystander_searches(target: &Target) {
     loop {
         match search(target, &target.bystander_key, &body, PATIENCE).await {
             Ok((200, found)) => break assert_eq!(found["count"], 1, "{found}"),
-            other => assert!(started.elapsed() < PATIENCE, "the bystander is not served: {other:?}"),
+            other => assert!(
+                started.elapsed() < PATIENCE,
+                "the bystander is not served: {other:?}"
+            ),
         }
     }
 }
 
 fn assert_names_what_to_narrow(answered: &Result<(u16, Value), reqwest::Error>, condition: &str) {
-    let Ok((status, body)) = answered else { panic!("{answered:?}") };
-    assert_eq!((*status, body["reason"].as_str()), (504, Some("DEADLINE_EXCEEDED")), "{body}");
+    let Ok((status, body)) = answered else {
+        panic!("{answered:?}")
+    };
+    assert_eq!(
+        (*status, body["reason"].as_str()),
+        (504, Some("DEADLINE_EXCEEDED")),
+        "{body}"
+    );
     let detail = body["detail"].as_str().unwrap_or_default();
-    assert!(detail.contains(&format!("no index serves the metadata filter {condition}")), "{body}");
+    assert!(
+        detail.contains(&format!("no index serves the metadata filter {condition}")),
+        "{body}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,10 +82,15 @@ async fn searches_of_minutes_end_when_their_callers_leave() {
     let leave = || async { search(&target, &target.read_key, &body, Duration::from_secs(1)).await };
     let (a, b, c, d) = tokio::join!(leave(), leave(), leave(), leave());
     for left in [a, b, c, d] {
-        assert!(left.is_err_and(|error| error.is_timeout()), "they take longer");
+        assert!(
+            left.is_err_and(|error| error.is_timeout()),
+            "they take longer"
+        );
     }
     assert_bystander_searches(&target).await;
-    target.assert_bystander_is_served("after the searches").await;
+    target
+        .assert_bystander_is_served("after the searches")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -81,11 +107,22 @@ async fn an_owner_that_searches_without_end_leaves_another_one_its_turns() {
     with_long_arrays(&target).await;
     let mut attack = JoinSet::new();
     for _ in 0..40 {
-        let (url, key) = (format!("http://{}/v1/contexts/search", target.address()), target.read_key.clone());
+        let (url, key) = (
+            format!("http://{}/v1/contexts/search", target.address()),
+            target.read_key.clone(),
+        );
         attack.spawn(async move {
-            let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+            let client = reqwest::Client::builder()
+                .no_proxy()
+                .build()
+                .expect("a client");
             loop {
-                let _ = client.post(&url).bearer_auth(&key).json(&endless()).send().await;
+                let _ = client
+                    .post(&url)
+                    .bearer_auth(&key)
+                    .json(&endless())
+                    .send()
+                    .await;
             }
         });
     }
@@ -100,7 +137,10 @@ async fn an_owner_that_searches_without_end_leaves_another_one_its_turns() {
 /// Nothing reads the entries any more, until the connection ends.
 async fn lock(database: &TestDatabase) -> Client {
     let client = database.connect().await;
-    client.batch_execute("BEGIN; LOCK TABLE context.entries IN ACCESS EXCLUSIVE MODE").await.expect("locked");
+    client
+        .batch_execute("BEGIN; LOCK TABLE context.entries IN ACCESS EXCLUSIVE MODE")
+        .await
+        .expect("locked");
     client
 }
 
@@ -108,40 +148,68 @@ async fn lock(database: &TestDatabase) -> Client {
 async fn until_blocked(client: &Client, enough: impl Fn(i64) -> bool) {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let waiting = async {
-        while !enough(client.query_one(count, &[]).await.expect("the server tells").get(0)) {
+        while !enough(
+            client
+                .query_one(count, &[])
+                .await
+                .expect("the server tells")
+                .get(0),
+        ) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("so many statements wait");
+    tokio::time::timeout(PATIENCE, waiting)
+        .await
+        .expect("so many statements wait");
 }
 
 async fn on_postgres(database: &TestDatabase, settings: &[(&str, &str)]) -> Target {
-    let backend = [("STORAGE_BACKEND", "postgresql"), ("POSTGRESQL_CONNECTION_STRING", database.url())];
+    let backend = [
+        ("STORAGE_BACKEND", "postgresql"),
+        ("POSTGRESQL_CONNECTION_STRING", database.url()),
+    ];
     Target::start(&[&backend, settings].concat()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgresql_reads_end_on_the_server_when_their_callers_leave() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let target = on_postgres(&database, &[("POSTGRESQL_POOL_SIZE", "4")]).await;
     let (watching, lock) = (database.connect().await, lock(&database).await);
-    let body = json!({"metadata_filters": [{"key": "notes", "operator": "contains", "value": "x"}]});
+    let body =
+        json!({"metadata_filters": [{"key": "notes", "operator": "contains", "value": "x"}]});
     let leave = || async { search(&target, &target.read_key, &body, Duration::from_secs(3)).await };
-    let (a, b, c, d, ()) = tokio::join!(leave(), leave(), leave(), leave(), until_blocked(&watching, |count| count > 0));
+    let (a, b, c, d, ()) = tokio::join!(
+        leave(),
+        leave(),
+        leave(),
+        leave(),
+        until_blocked(&watching, |count| count > 0)
+    );
     for left in [a, b, c, d] {
-        assert!(left.is_err_and(|error| error.is_timeout()), "the entries are locked");
+        assert!(
+            left.is_err_and(|error| error.is_timeout()),
+            "the entries are locked"
+        );
     }
     until_blocked(&watching, |count| count == 0).await;
     drop(lock);
-    target.assert_bystander_is_served("after the searches").await;
+    target
+        .assert_bystander_is_served("after the searches")
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn on_postgresql_a_search_over_its_statement_s_time_is_a_504_and_not_an_outage() {
-    let Some(database) = TestDatabase::empty().await else { return };
+    let Some(database) = TestDatabase::empty().await else {
+        return;
+    };
     let target = on_postgres(&database, &[("POSTGRESQL_STATEMENT_TIMEOUT_MS", "1000")]).await;
     let lock = lock(&database).await;
-    let body = json!({"metadata_filters": [{"key": "notes", "operator": "contains", "value": "x"}]});
+    let body =
+        json!({"metadata_filters": [{"key": "notes", "operator": "contains", "value": "x"}]});
     let answered = search(&target, &target.read_key, &body, PATIENCE).await;
     assert_names_what_to_narrow(&answered, "notes (contains)");
     drop(lock);
@@ -157,8 +225,14 @@ async fn a_revision_that_no_write_gave_is_refused_at_once_and_holds_no_place() {
         targets.push(on_postgres(database, &settings).await);
     }
     for target in targets {
-        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
-        let url = format!("http://{}/v1/contexts/1?min_revision=9000000000000000", target.address());
+        let client = reqwest::Client::builder()
+            .no_proxy()
+            .build()
+            .expect("a client");
+        let url = format!(
+            "http://{}/v1/contexts/1?min_revision=9000000000000000",
+            target.address()
+        );
         let mut attack = JoinSet::new();
         for _ in 0..100 {
             attack.spawn(client.get(&url).bearer_auth(&target.read_key).send());
@@ -168,7 +242,12 @@ async fn a_revision_that_no_write_gave_is_refused_at_once_and_holds_no_place() {
             let reply = reply.expect("no panic").expect("a reply");
             assert_eq!(reply.status(), 400);
             let body: Value = reply.json().await.expect("JSON");
-            assert!(body["detail"].as_str().is_some_and(|detail| detail.contains("and the latest revision is")), "{body}");
+            assert!(
+                body["detail"]
+                    .as_str()
+                    .is_some_and(|detail| detail.contains("and the latest revision is")),
+                "{body}"
+            );
         }
     }
 }

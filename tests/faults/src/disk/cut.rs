@@ -26,7 +26,10 @@ enum Change {
 impl Medium {
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
         self.revive();
-        self.unsynced.push(Change::Write { offset: index(offset), data: data.into() });
+        self.unsynced.push(Change::Write {
+            offset: index(offset),
+            data: data.into(),
+        });
     }
 
     pub(super) fn truncate(&mut self, size: u64) {
@@ -126,7 +129,9 @@ impl Cut {
                 };
                 if kept {
                     let torn = match change {
-                        Change::Write { data, .. } if loss == Loss::Torn && random.chance(50) => Some(random.below(data.len())),
+                        Change::Write { data, .. } if loss == Loss::Torn && random.chance(50) => {
+                            Some(random.below(data.len()))
+                        }
                         Change::Write { .. } | Change::Truncate { .. } => None,
                     };
                     apply(&mut bytes, change, torn);
@@ -134,7 +139,11 @@ impl Cut {
             }
             files.insert(name.clone(), bytes);
         }
-        Self { loss, unsynced: media.values().map(|medium| medium.unsynced.len()).sum(), files }
+        Self {
+            loss,
+            unsynced: media.values().map(|medium| medium.unsynced.len()).sum(),
+            files,
+        }
     }
 
     /// Puts the files into a directory, where an ordinary disk serves them.

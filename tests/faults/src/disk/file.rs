@@ -41,8 +41,14 @@ pub(super) unsafe fn real(shim: *mut ShimFile) -> *mut ffi::sqlite3_file {
 pub(super) unsafe fn init(shim: *mut ShimFile, handle: Option<Handle>) {
     // SAFETY: by the caller. Null methods tell SQLite not to call xClose.
     unsafe {
-        (*shim).methods = if handle.is_some() { &raw const METHODS } else { std::ptr::null() };
-        (*shim).handle = handle.map_or(std::ptr::null_mut(), |handle| Box::into_raw(Box::new(handle)));
+        (*shim).methods = if handle.is_some() {
+            &raw const METHODS
+        } else {
+            std::ptr::null()
+        };
+        (*shim).handle = handle.map_or(std::ptr::null_mut(), |handle| {
+            Box::into_raw(Box::new(handle))
+        });
     }
 }
 
@@ -92,22 +98,39 @@ unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
     }
 }
 
-unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, buffer: *mut c_void, amount: c_int, offset: ffi::sqlite3_int64) -> c_int {
+unsafe extern "C" fn read(
+    file: *mut ffi::sqlite3_file,
+    buffer: *mut c_void,
+    amount: c_int,
+    offset: ffi::sqlite3_int64,
+) -> c_int {
     unsafe { pass!(file, xRead, buffer, amount, offset) }
 }
 
-unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, data: *const c_void, amount: c_int, offset: ffi::sqlite3_int64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    data: *const c_void,
+    amount: c_int,
+    offset: ffi::sqlite3_int64,
+) -> c_int {
     unsafe {
         let Handle { disk, name } = handle(file);
-        let bytes = std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(amount).unwrap_or(0));
-        disk.lock().write(name, u64::try_from(offset).unwrap_or(0), bytes, || pass!(file, xWrite, data, amount, offset))
+        let bytes =
+            std::slice::from_raw_parts(data.cast::<u8>(), usize::try_from(amount).unwrap_or(0));
+        disk.lock()
+            .write(name, u64::try_from(offset).unwrap_or(0), bytes, || {
+                pass!(file, xWrite, data, amount, offset)
+            })
     }
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_int64) -> c_int {
     unsafe {
         let Handle { disk, name } = handle(file);
-        disk.lock().truncate(name, u64::try_from(size).unwrap_or(0), || pass!(file, xTruncate, size))
+        disk.lock()
+            .truncate(name, u64::try_from(size).unwrap_or(0), || {
+                pass!(file, xTruncate, size)
+            })
     }
 }
 
@@ -118,7 +141,10 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int 
     }
 }
 
-unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, size: *mut ffi::sqlite3_int64) -> c_int {
+unsafe extern "C" fn file_size(
+    file: *mut ffi::sqlite3_file,
+    size: *mut ffi::sqlite3_int64,
+) -> c_int {
     unsafe { pass!(file, xFileSize, size) }
 }
 
@@ -130,13 +156,23 @@ unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
     unsafe { pass!(file, xUnlock, level) }
 }
 
-unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, result: *mut c_int) -> c_int {
+unsafe extern "C" fn check_reserved_lock(
+    file: *mut ffi::sqlite3_file,
+    result: *mut c_int,
+) -> c_int {
     unsafe { pass!(file, xCheckReservedLock, result) }
 }
 
-unsafe extern "C" fn file_control(file: *mut ffi::sqlite3_file, operation: c_int, argument: *mut c_void) -> c_int {
+unsafe extern "C" fn file_control(
+    file: *mut ffi::sqlite3_file,
+    operation: c_int,
+    argument: *mut c_void,
+) -> c_int {
     // Both would let the real file grow or change past us.
-    if matches!(operation, ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_MMAP_SIZE) {
+    if matches!(
+        operation,
+        ffi::SQLITE_FCNTL_SIZE_HINT | ffi::SQLITE_FCNTL_MMAP_SIZE
+    ) {
         return ffi::SQLITE_NOTFOUND;
     }
     unsafe { pass!(file, xFileControl, operation, argument) }
@@ -150,11 +186,22 @@ unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_i
     unsafe { pass!(file, xDeviceCharacteristics) }
 }
 
-unsafe extern "C" fn shm_map(file: *mut ffi::sqlite3_file, page: c_int, size: c_int, extend: c_int, out: *mut *mut c_void) -> c_int {
+unsafe extern "C" fn shm_map(
+    file: *mut ffi::sqlite3_file,
+    page: c_int,
+    size: c_int,
+    extend: c_int,
+    out: *mut *mut c_void,
+) -> c_int {
     unsafe { pass!(file, xShmMap, page, size, extend, out.cast()) }
 }
 
-unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
+unsafe extern "C" fn shm_lock(
+    file: *mut ffi::sqlite3_file,
+    offset: c_int,
+    count: c_int,
+    flags: c_int,
+) -> c_int {
     unsafe { pass!(file, xShmLock, offset, count, flags) }
 }
 

@@ -63,7 +63,10 @@ impl Disk {
     #[must_use]
     pub fn attach(directory: &Path) -> Arc<Self> {
         let directory = directory.canonicalize().expect("the directory exists");
-        let disk = Arc::new(Self { directory, state: Mutex::default() });
+        let disk = Arc::new(Self {
+            directory,
+            state: Mutex::default(),
+        });
         vfs::attach(&disk);
         disk
     }
@@ -115,9 +118,15 @@ impl State {
         }
         let code = real();
         if code == libsqlite3_sys::SQLITE_OK {
-            self.media.entry(name.to_owned()).or_default().write(offset, data);
+            self.media
+                .entry(name.to_owned())
+                .or_default()
+                .write(offset, data);
             if name.ends_with("-wal") {
-                self.events.push(Event::LogWrite { offset, data: data.into() });
+                self.events.push(Event::LogWrite {
+                    offset,
+                    data: data.into(),
+                });
             }
             self.count();
         }
@@ -130,7 +139,10 @@ impl State {
         }
         let code = real();
         if code == libsqlite3_sys::SQLITE_OK {
-            self.media.entry(name.to_owned()).or_default().truncate(size);
+            self.media
+                .entry(name.to_owned())
+                .or_default()
+                .truncate(size);
             self.count();
         }
         code
@@ -161,7 +173,10 @@ impl State {
         }
         let code = real();
         if code == libsqlite3_sys::SQLITE_OK {
-            self.media.entry(name.to_owned()).or_default().delete(directory_synced);
+            self.media
+                .entry(name.to_owned())
+                .or_default()
+                .delete(directory_synced);
         }
         code
     }

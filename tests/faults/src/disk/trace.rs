@@ -22,7 +22,9 @@ impl Event {
     fn ends_transaction(&self) -> bool {
         match self {
             Self::LogWrite { offset, data } => {
-                data.len() == FRAME_HEADER && *offset >= LOG_HEADER && data.get(4..8).is_some_and(|size| size != [0; 4])
+                data.len() == FRAME_HEADER
+                    && *offset >= LOG_HEADER
+                    && data.get(4..8).is_some_and(|size| size != [0; 4])
             }
             Self::LogSync => false,
         }
@@ -45,18 +47,31 @@ impl Disk {
         let state = self.lock();
         let events = &state.events[mark..];
         let Some(written) = events.iter().position(|event| event.holds(text.as_bytes())) else {
-            return Err(format!("`{text}` was acknowledged before it was in the log"));
+            return Err(format!(
+                "`{text}` was acknowledged before it was in the log"
+            ));
         };
         // A frame's header is written before its page.
         let frame = written.saturating_sub(1);
-        let Some(committed) = events[frame..].iter().position(Event::ends_transaction).map(|at| frame + at) else {
-            return Err(format!("`{text}` was acknowledged before its transaction ended in the log"));
+        let Some(committed) = events[frame..]
+            .iter()
+            .position(Event::ends_transaction)
+            .map(|at| frame + at)
+        else {
+            return Err(format!(
+                "`{text}` was acknowledged before its transaction ended in the log"
+            ));
         };
         let last = committed.max(written) + 1;
-        if events[last..].iter().any(|event| matches!(event, Event::LogSync)) {
+        if events[last..]
+            .iter()
+            .any(|event| matches!(event, Event::LogSync))
+        {
             Ok(())
         } else {
-            Err(format!("`{text}` was acknowledged before the log was synced"))
+            Err(format!(
+                "`{text}` was acknowledged before the log was synced"
+            ))
         }
     }
 }

@@ -19,7 +19,10 @@ static DISKS: Mutex<Vec<Arc<Disk>>> = Mutex::new(Vec::new());
 pub(super) fn attach(disk: &Arc<Disk>) {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(register);
-    DISKS.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(disk));
+    DISKS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(Arc::clone(disk));
 }
 
 fn register() {
@@ -38,7 +41,10 @@ fn register() {
         shim.xDelete = Some(delete);
         shim.xAccess = Some(access);
         shim.xFullPathname = Some(full_pathname);
-        assert_eq!(ffi::sqlite3_vfs_register(Box::leak(Box::new(shim)), 1), ffi::SQLITE_OK);
+        assert_eq!(
+            ffi::sqlite3_vfs_register(Box::leak(Box::new(shim)), 1),
+            ffi::SQLITE_OK
+        );
     }
 }
 
@@ -61,11 +67,16 @@ unsafe fn on_disk(name: *const c_char) -> Option<Handle> {
         return None;
     }
     // SAFETY: by the caller.
-    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
+    let path = Path::new(OsStr::from_bytes(
+        unsafe { CStr::from_ptr(name) }.to_bytes(),
+    ));
     let directory = path.parent()?;
     let disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
     let disk = disks.iter().find(|disk| disk.directory == directory)?;
-    Some(Handle { disk: Arc::clone(disk), name: path.file_name()?.to_str()?.to_owned() })
+    Some(Handle {
+        disk: Arc::clone(disk),
+        name: path.file_name()?.to_str()?.to_owned(),
+    })
 }
 
 unsafe extern "C" fn open(
@@ -79,7 +90,9 @@ unsafe extern "C" fn open(
     // base's file behind it.
     unsafe {
         let base = base(vfs);
-        let Some(real_open) = base.xOpen else { return ffi::SQLITE_CANTOPEN };
+        let Some(real_open) = base.xOpen else {
+            return ffi::SQLITE_CANTOPEN;
+        };
         match on_disk(name) {
             None => real_open(base, name, file, flags, out_flags),
             Some(handle) => {
@@ -92,30 +105,53 @@ unsafe extern "C" fn open(
     }
 }
 
-unsafe extern "C" fn delete(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, sync_directory: c_int) -> c_int {
+unsafe extern "C" fn delete(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    sync_directory: c_int,
+) -> c_int {
     // SAFETY: as `open`.
     unsafe {
         let base = base(vfs);
-        let Some(real_delete) = base.xDelete else { return ffi::SQLITE_IOERR_DELETE };
+        let Some(real_delete) = base.xDelete else {
+            return ffi::SQLITE_IOERR_DELETE;
+        };
         match on_disk(name) {
             None => real_delete(base, name, sync_directory),
-            Some(Handle { disk, name: file }) => disk.lock().delete(&file, sync_directory != 0, || real_delete(base, name, sync_directory)),
+            Some(Handle { disk, name: file }) => {
+                disk.lock().delete(&file, sync_directory != 0, || {
+                    real_delete(base, name, sync_directory)
+                })
+            }
         }
     }
 }
 
-unsafe extern "C" fn access(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, flags: c_int, result: *mut c_int) -> c_int {
+unsafe extern "C" fn access(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    flags: c_int,
+    result: *mut c_int,
+) -> c_int {
     // SAFETY: as `open`.
     unsafe {
         let base = base(vfs);
-        base.xAccess.map_or(ffi::SQLITE_IOERR_ACCESS, |real| real(base, name, flags, result))
+        base.xAccess.map_or(ffi::SQLITE_IOERR_ACCESS, |real| {
+            real(base, name, flags, result)
+        })
     }
 }
 
-unsafe extern "C" fn full_pathname(vfs: *mut ffi::sqlite3_vfs, name: *const c_char, size: c_int, out: *mut c_char) -> c_int {
+unsafe extern "C" fn full_pathname(
+    vfs: *mut ffi::sqlite3_vfs,
+    name: *const c_char,
+    size: c_int,
+    out: *mut c_char,
+) -> c_int {
     // SAFETY: as `open`.
     unsafe {
         let base = base(vfs);
-        base.xFullPathname.map_or(ffi::SQLITE_CANTOPEN, |real| real(base, name, size, out))
+        base.xFullPathname
+            .map_or(ffi::SQLITE_CANTOPEN, |real| real(base, name, size, out))
     }
 }

@@ -1,6 +1,8 @@
 //! Which index answers which operator, and that no search sorts or reads the whole table.
 
-use context_model::{ContentType, Filter, FilterInput, MetadataFilter, Tags, ThreadId, Timestamp, Violations};
+use context_model::{
+    ContentType, Filter, FilterInput, MetadataFilter, Tags, ThreadId, Timestamp, Violations,
+};
 use context_store::Page;
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -12,7 +14,10 @@ use crate::filter::select;
 use crate::filter::select::probes;
 
 const INDEX: &str = "entries_by_metadata:status";
-const PAGE: Page = Page { limit: 30, offset: 0 };
+const PAGE: Page = Page {
+    limit: 30,
+    offset: 0,
+};
 
 /// Entries of which every second has one status, one a rare status, and every third a field of its own.
 fn store(entries: i64) -> SqliteConnection {
@@ -46,14 +51,31 @@ fn filter(key: &str, operator: &str, value: Value, case_sensitive: bool) -> Filt
         case_sensitive: Some(case_sensitive),
     };
     let mut violations = Violations::default();
-    let filter = Filter::parse(FilterInput { metadata_filters: Some(vec![condition]), ..FilterInput::default() }, &mut violations);
+    let filter = Filter::parse(
+        FilterInput {
+            metadata_filters: Some(vec![condition]),
+            ..FilterInput::default()
+        },
+        &mut violations,
+    );
     violations.finish(filter).unwrap()
 }
 
 /// The plan of a search and the rows it finds.
 fn plan(conn: &mut SqliteConnection, filter: &Filter, entries: i64) -> (String, usize) {
-    let selected = select(conn, filter, OWNER, PAGE, &[path("status"), path("n"), path("third")], entries).unwrap();
-    (selected.statement.explain(conn).unwrap().join(" | "), selected.row_ids.len())
+    let selected = select(
+        conn,
+        filter,
+        OWNER,
+        PAGE,
+        &[path("status"), path("n"), path("third")],
+        entries,
+    )
+    .unwrap();
+    (
+        selected.statement.explain(conn).unwrap().join(" | "),
+        selected.row_ids.len(),
+    )
 }
 
 /// What a search must never do, however many entries there are.
@@ -83,15 +105,32 @@ fn every_operator_that_can_use_the_index_does() {
         ("is_null", Value::Null, "=?"),
     ] {
         for case_sensitive in [false, true] {
-            let probes = probes(&filter("status", operator, value.clone(), case_sensitive), OWNER, &[path("status")]);
-            let [probe] = &probes[..] else { panic!("{operator} {value} has one probe") };
+            let probes = probes(
+                &filter("status", operator, value.clone(), case_sensitive),
+                OWNER,
+                &[path("status")],
+            );
+            let [probe] = &probes[..] else {
+                panic!("{operator} {value} has one probe")
+            };
             let plan = probe.statement.explain(&mut conn).unwrap().join(" | ");
             let expected = format!("INDEX {INDEX} (owner=? AND <expr>{key}");
             assert!(plan.contains(&expected), "{operator} {value}: {plan}");
         }
     }
-    for (operator, value) in [("ne", json!("open")), ("not_in", json!(["open"])), ("array_contains", json!("open"))] {
-        assert!(probes(&filter("status", operator, value, false), OWNER, &[path("status")]).is_empty());
+    for (operator, value) in [
+        ("ne", json!("open")),
+        ("not_in", json!(["open"])),
+        ("array_contains", json!("open")),
+    ] {
+        assert!(
+            probes(
+                &filter("status", operator, value, false),
+                OWNER,
+                &[path("status")]
+            )
+            .is_empty()
+        );
     }
 }
 
@@ -102,12 +141,42 @@ fn one_value_is_read_newest_first_from_its_index() {
         (filter("status", "eq", json!("OPEN"), false), INDEX),
         (filter("status", "eq", json!("open"), true), INDEX),
         (filter("status", "in", json!(["open"]), false), INDEX),
-        (Filter { created_from: Some(Timestamp(5_000)), ..filter("status", "eq", json!("open"), false) }, INDEX),
-        (Filter { thread_id: Some(ThreadId::from_stored("t1".into())), ..Filter::default() }, "entries_by_thread"),
-        (Filter { content_type: Some(ContentType::Multimodal), ..Filter::default() }, "entries_with_images"),
+        (
+            Filter {
+                created_from: Some(Timestamp(5_000)),
+                ..filter("status", "eq", json!("open"), false)
+            },
+            INDEX,
+        ),
+        (
+            Filter {
+                thread_id: Some(ThreadId::from_stored("t1".into())),
+                ..Filter::default()
+            },
+            "entries_by_thread",
+        ),
+        (
+            Filter {
+                content_type: Some(ContentType::Multimodal),
+                ..Filter::default()
+            },
+            "entries_with_images",
+        ),
         (Filter::default(), "entries_by_time"),
-        (Filter { created_to: Some(Timestamp(5_000_000)), ..Filter::default() }, "entries_by_time"),
-        (Filter { source: Some(context_model::Source::User), ..Filter::default() }, "entries_by_time"),
+        (
+            Filter {
+                created_to: Some(Timestamp(5_000_000)),
+                ..Filter::default()
+            },
+            "entries_by_time",
+        ),
+        (
+            Filter {
+                source: Some(context_model::Source::User),
+                ..Filter::default()
+            },
+            "entries_by_time",
+        ),
     ] {
         let (plan, found) = plan(&mut conn, &filter, 2000);
         assert!(plan.contains(index), "{filter:?}: {plan}");
@@ -119,8 +188,14 @@ fn one_value_is_read_newest_first_from_its_index() {
 #[test]
 fn of_two_frequent_values_the_rarer_one_is_read() {
     let mut conn = store(4000);
-    let both = |first: Filter, second: Filter| Filter { conditions: [first.conditions, second.conditions].concat(), ..Filter::default() };
-    let (frequent, rarer) = (filter("status", "eq", json!("open"), false), filter("third", "eq", json!("yes"), false));
+    let both = |first: Filter, second: Filter| Filter {
+        conditions: [first.conditions, second.conditions].concat(),
+        ..Filter::default()
+    };
+    let (frequent, rarer) = (
+        filter("status", "eq", json!("open"), false),
+        filter("third", "eq", json!("yes"), false),
+    );
     for (first, second) in [(frequent.clone(), rarer.clone()), (rarer, frequent)] {
         let (plan, found) = plan(&mut conn, &both(first, second), 4000);
         assert!(plan.contains("entries_by_metadata:third"), "{plan}");
@@ -140,7 +215,10 @@ fn a_frequent_value_is_found_by_reading_newest_first() {
         filter("status", "ne", json!("done"), false),
         filter("status", "contains", json!("e"), false),
         filter("plain", "eq", json!("open"), false),
-        Filter { tags: Some(Tags::from_normalised(vec!["open".into()])), ..Filter::default() },
+        Filter {
+            tags: Some(Tags::from_normalised(vec!["open".into()])),
+            ..Filter::default()
+        },
     ] {
         let (plan, found) = plan(&mut conn, &filter, 2000);
         assert!(plan.contains("entries_by_time"), "{filter:?}: {plan}");
@@ -158,11 +236,20 @@ fn a_rare_value_is_looked_up() {
         filter("status", "contains", json!("AR"), false),
         filter("status", "ends_with", json!("are"), true),
         filter("n", "lt", json!(2), false),
-        Filter { tags: Some(Tags::from_normalised(vec!["rare".into()])), ..Filter::default() },
-        Filter { tags: Some(Tags::from_normalised(vec!["rare".into()])), ..filter("status", "eq", json!("rare"), false) },
+        Filter {
+            tags: Some(Tags::from_normalised(vec!["rare".into()])),
+            ..Filter::default()
+        },
+        Filter {
+            tags: Some(Tags::from_normalised(vec!["rare".into()])),
+            ..filter("status", "eq", json!("rare"), false)
+        },
     ] {
         let (plan, found) = plan(&mut conn, &filter, 2000);
-        assert!(plan.contains("SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)"), "{filter:?}: {plan}");
+        assert!(
+            plan.contains("SEARCH entries USING INTEGER PRIMARY KEY (rowid=?)"),
+            "{filter:?}: {plan}"
+        );
         assert_eq!(found, 1, "{filter:?}");
     }
 }
@@ -171,10 +258,18 @@ fn a_rare_value_is_looked_up() {
 fn statistics_of_the_planner_change_no_plan() {
     let mut conn = store(2000);
     conn.batch_execute("ANALYZE").unwrap();
-    let (by_value, _) = plan(&mut conn, &filter("status", "eq", json!("open"), false), 2000);
+    let (by_value, _) = plan(
+        &mut conn,
+        &filter("status", "eq", json!("open"), false),
+        2000,
+    );
     assert!(by_value.contains(INDEX), "{by_value}");
     reads_in_order(&by_value);
-    let (by_time, _) = plan(&mut conn, &filter("status", "ne", json!("open"), false), 2000);
+    let (by_time, _) = plan(
+        &mut conn,
+        &filter("status", "ne", json!("open"), false),
+        2000,
+    );
     assert!(by_time.contains("entries_by_time"), "{by_time}");
     reads_in_order(&by_time);
 }
@@ -183,7 +278,11 @@ fn statistics_of_the_planner_change_no_plan() {
 fn fields_that_differ_by_case_have_an_index_each() {
     let mut conn = open(&[path("status"), path("Status"), path("a.b-c")]);
     for field in ["status", "Status", "a.b-c"] {
-        let probes = probes(&filter(field, "eq", json!("x"), false), OWNER, &[path(field)]);
+        let probes = probes(
+            &filter(field, "eq", json!("x"), false),
+            OWNER,
+            &[path(field)],
+        );
         let plan = probes[0].statement.explain(&mut conn).unwrap().join(" | ");
         assert!(plan.contains("(owner=? AND <expr>=?)"), "{plan}");
     }
@@ -215,13 +314,19 @@ fn numbers_come_out_of_json_exactly_as_they_went_in() {
     while numbers.len() < 50_000 {
         let bits = random.next();
         // Half of them of everyday size.
-        let number = if bits.is_multiple_of(2) { f64::from_bits(bits) } else { (bits >> 20) as f64 / 1e6 };
+        let number = if bits.is_multiple_of(2) {
+            f64::from_bits(bits)
+        } else {
+            (bits >> 20) as f64 / 1e6
+        };
         if number.is_finite() {
             numbers.push(number);
         }
     }
     let mut statement = crate::sql::Fragment::new("SELECT value FROM json_each(");
-    statement.bind(crate::sql::Bind::Text(json!(numbers).to_string())).push(")");
+    statement
+        .bind(crate::sql::Bind::Text(json!(numbers).to_string()))
+        .push(")");
     let read: Vec<Number> = crate::sql::query(&mut conn_without_tables(), &statement).unwrap();
     for (number, read) in numbers.iter().zip(&read) {
         assert_eq!(number.to_bits(), read.value.to_bits(), "{number:e}");

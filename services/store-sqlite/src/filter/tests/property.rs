@@ -25,32 +25,106 @@ thread_local! {
 
 /// The condition with its operator broken in a way that is easy to overlook, when a test asks for it.
 pub fn broken(condition: &Condition) -> Option<Condition> {
-    let operator = BROKEN.get().filter(|broken| *broken == operator_of(&condition.comparison))?;
+    let operator = BROKEN
+        .get()
+        .filter(|broken| *broken == operator_of(&condition.comparison))?;
     let comparison = match (operator, condition.comparison.clone()) {
-        (Operator::Eq, Comparison::Eq { value, case_sensitive }) => Comparison::Eq { value, case_sensitive: !case_sensitive },
-        (Operator::Ne, Comparison::Ne { value, case_sensitive }) => Comparison::NotIn { values: vec![value], case_sensitive },
+        (
+            Operator::Eq,
+            Comparison::Eq {
+                value,
+                case_sensitive,
+            },
+        ) => Comparison::Eq {
+            value,
+            case_sensitive: !case_sensitive,
+        },
+        (
+            Operator::Ne,
+            Comparison::Ne {
+                value,
+                case_sensitive,
+            },
+        ) => Comparison::NotIn {
+            values: vec![value],
+            case_sensitive,
+        },
         (Operator::Gt, Comparison::Gt(bound)) => Comparison::Gte(bound),
         (Operator::Gte, Comparison::Gte(bound)) => Comparison::Gt(bound),
         (Operator::Lt, Comparison::Lt(bound)) => Comparison::Lte(bound),
         (Operator::Lte, Comparison::Lte(bound)) => Comparison::Lt(bound),
-        (Operator::In, Comparison::In { values, case_sensitive }) => Comparison::In { values: values[..1].to_vec(), case_sensitive },
-        (Operator::NotIn, Comparison::NotIn { mut values, case_sensitive }) => {
-            Comparison::Ne { value: values.swap_remove(0), case_sensitive }
-        }
-        (Operator::Exists | Operator::IsNotNull, _) => {
-            Comparison::NotIn { values: vec![context_model::Scalar::Int(5)], case_sensitive: true }
-        }
+        (
+            Operator::In,
+            Comparison::In {
+                values,
+                case_sensitive,
+            },
+        ) => Comparison::In {
+            values: values[..1].to_vec(),
+            case_sensitive,
+        },
+        (
+            Operator::NotIn,
+            Comparison::NotIn {
+                mut values,
+                case_sensitive,
+            },
+        ) => Comparison::Ne {
+            value: values.swap_remove(0),
+            case_sensitive,
+        },
+        (Operator::Exists | Operator::IsNotNull, _) => Comparison::NotIn {
+            values: vec![context_model::Scalar::Int(5)],
+            case_sensitive: true,
+        },
         (Operator::NotExists, _) => Comparison::IsNull,
         (Operator::IsNull, _) => Comparison::NotExists,
-        (Operator::Contains, Comparison::Contains { text, case_sensitive }) => Comparison::StartsWith { text, case_sensitive },
-        (Operator::StartsWith, Comparison::StartsWith { text, case_sensitive }) => Comparison::Contains { text, case_sensitive },
-        (Operator::EndsWith, Comparison::EndsWith { text, case_sensitive }) => Comparison::Contains { text, case_sensitive },
-        (Operator::ArrayContains, Comparison::ArrayContains { value, case_sensitive }) => {
-            Comparison::ArrayContains { value, case_sensitive: !case_sensitive }
-        }
+        (
+            Operator::Contains,
+            Comparison::Contains {
+                text,
+                case_sensitive,
+            },
+        ) => Comparison::StartsWith {
+            text,
+            case_sensitive,
+        },
+        (
+            Operator::StartsWith,
+            Comparison::StartsWith {
+                text,
+                case_sensitive,
+            },
+        ) => Comparison::Contains {
+            text,
+            case_sensitive,
+        },
+        (
+            Operator::EndsWith,
+            Comparison::EndsWith {
+                text,
+                case_sensitive,
+            },
+        ) => Comparison::Contains {
+            text,
+            case_sensitive,
+        },
+        (
+            Operator::ArrayContains,
+            Comparison::ArrayContains {
+                value,
+                case_sensitive,
+            },
+        ) => Comparison::ArrayContains {
+            value,
+            case_sensitive: !case_sensitive,
+        },
         (_, other) => other,
     };
-    Some(Condition { path: condition.path.clone(), comparison })
+    Some(Condition {
+        path: condition.path.clone(),
+        comparison,
+    })
 }
 
 const fn operator_of(comparison: &Comparison) -> Operator {
@@ -86,9 +160,15 @@ impl Store {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let pools = Pools::new(&mut random);
-        let indexed: Vec<_> = if seed.is_multiple_of(2) { FIELDS[..INDEXED].iter().map(|f| path(f)).collect() } else { Vec::new() };
+        let indexed: Vec<_> = if seed.is_multiple_of(2) {
+            FIELDS[..INDEXED].iter().map(|f| path(f)).collect()
+        } else {
+            Vec::new()
+        };
         let mut conn = open(&indexed);
-        let entries: Vec<_> = (1..=ENTRIES).map(|id| pools.entry(&mut random, id)).collect();
+        let entries: Vec<_> = (1..=ENTRIES)
+            .map(|id| pools.entry(&mut random, id))
+            .collect();
         conn.transaction(|conn| {
             for entry in &entries {
                 insert(conn, OWNER, entry);
@@ -100,20 +180,38 @@ impl Store {
             QueryResult::Ok(())
         })
         .unwrap();
-        Self { conn, entries, indexed, pools, random }
+        Self {
+            conn,
+            entries,
+            indexed,
+            pools,
+            random,
+        }
     }
 
     /// The ids that satisfy the filter by the oracle, newest first.
     fn expected(&self, filter: &Filter) -> Vec<i64> {
-        let mut found: Vec<_> = self.entries.iter().filter(|entry| oracle::matches(filter, entry)).collect();
+        let mut found: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|entry| oracle::matches(filter, entry))
+            .collect();
         found.sort_by_key(|entry| std::cmp::Reverse((entry.created_at, entry.id)));
-        found.into_iter().map(|entry| row_id(OWNER, entry.id)).collect()
+        found
+            .into_iter()
+            .map(|entry| row_id(OWNER, entry.id))
+            .collect()
     }
 
     /// The same by SQLite, the way a search does it.
     fn selected(&mut self, filter: &Filter) -> Vec<i64> {
-        let page = Page { limit: 100, offset: 0 };
-        select(&mut self.conn, filter, OWNER, page, &self.indexed, ENTRIES).unwrap().row_ids
+        let page = Page {
+            limit: 100,
+            offset: 0,
+        };
+        select(&mut self.conn, filter, OWNER, page, &self.indexed, ENTRIES)
+            .unwrap()
+            .row_ids
     }
 
     /// The same by the condition alone, with whatever plan SQLite makes.
@@ -124,8 +222,14 @@ impl Store {
             row_id: i64,
         }
         let mut statement = Fragment::new("SELECT row_id FROM entries WHERE ");
-        statement.append(compile(filter, OWNER)).push(" ORDER BY created_at DESC, row_id DESC");
-        query::<Row>(&mut self.conn, &statement).unwrap().into_iter().map(|row| row.row_id).collect()
+        statement
+            .append(compile(filter, OWNER))
+            .push(" ORDER BY created_at DESC, row_id DESC");
+        query::<Row>(&mut self.conn, &statement)
+            .unwrap()
+            .into_iter()
+            .map(|row| row.row_id)
+            .collect()
     }
 }
 
@@ -137,10 +241,20 @@ fn random_filters_select_what_the_oracle_selects() {
     for seed in 0..STORES {
         let mut store = Store::new(seed);
         for operator in Operator::ALL {
-            for (kind, round) in Kind::of(operator).iter().flat_map(|kind| (0..ROUNDS).map(move |round| (*kind, round))) {
-                let filter = store.pools.clone().filter(&mut store.random, operator, kind);
+            for (kind, round) in Kind::of(operator)
+                .iter()
+                .flat_map(|kind| (0..ROUNDS).map(move |round| (*kind, round)))
+            {
+                let filter = store
+                    .pools
+                    .clone()
+                    .filter(&mut store.random, operator, kind);
                 let expected = store.expected(&filter);
-                let found = if round == 0 { store.selected(&filter) } else { store.compiled(&filter) };
+                let found = if round == 0 {
+                    store.selected(&filter)
+                } else {
+                    store.compiled(&filter)
+                };
                 assert_eq!(found, expected, "store {seed}, {filter:?}");
                 *hits.entry((operator, kind)).or_default() += 1;
                 cases += 1;
@@ -148,13 +262,22 @@ fn random_filters_select_what_the_oracle_selects() {
             }
         }
     }
-    eprintln!("{cases} cases, {proper} with a proper subset, {:?}", started.elapsed());
+    eprintln!(
+        "{cases} cases, {proper} with a proper subset, {:?}",
+        started.elapsed()
+    );
     assert!(cases >= 20_000, "{cases} cases");
-    assert!(proper * 10 >= cases * 3, "{proper} of {cases} match a proper, non-empty subset");
+    assert!(
+        proper * 10 >= cases * 3,
+        "{proper} of {cases} match a proper, non-empty subset"
+    );
     for operator in Operator::ALL {
         for kind in Kind::of(operator) {
             let hit = hits.get(&(operator, *kind)).copied().unwrap_or(0);
-            assert!(hit >= 200, "{operator:?} with {kind:?} was tried {hit} times");
+            assert!(
+                hit >= 200,
+                "{operator:?} with {kind:?} was tried {hit} times"
+            );
         }
     }
 }
@@ -167,7 +290,10 @@ fn breaking_any_one_operator_is_noticed() {
             let mut store = Store::new(seed);
             Kind::of(operator).iter().any(|kind| {
                 (0..4).any(|_| {
-                    let filter = store.pools.clone().filter(&mut store.random, operator, *kind);
+                    let filter = store
+                        .pools
+                        .clone()
+                        .filter(&mut store.random, operator, *kind);
                     let expected = store.expected(&filter);
                     // An index that is asked first may answer all of an operator by itself.
                     store.selected(&filter) != expected || store.compiled(&filter) != expected

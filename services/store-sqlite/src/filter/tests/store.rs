@@ -16,9 +16,13 @@ pub fn path(text: &str) -> MetadataPath {
 
 pub fn open(indexed: &[MetadataPath]) -> SqliteConnection {
     let mut conn = SqliteConnection::establish(":memory:").expect("memory is there");
-    conn.batch_execute(include_str!("../../../../../migrations/sqlite/2026-11-21-000001_contexts/up.sql")).expect("the migration runs");
+    conn.batch_execute(include_str!(
+        "../../../../../migrations/sqlite/2026-11-21-000001_contexts/up.sql"
+    ))
+    .expect("the migration runs");
     for field in indexed {
-        conn.batch_execute(&index_statement(field).1).expect("the index is made");
+        conn.batch_execute(&index_statement(field).1)
+            .expect("the index is made");
     }
     conn
 }
@@ -50,7 +54,11 @@ pub fn insert(conn: &mut SqliteConnection, owner: i64, entry: &StoredEntry) {
         .expect("the entry is new");
     for tag in &entry.tags {
         diesel::insert_into(entry_tags::table)
-            .values((entry_tags::owner.eq(owner), entry_tags::tag.eq(tag), entry_tags::row_id.eq(row_id(owner, entry.id))))
+            .values((
+                entry_tags::owner.eq(owner),
+                entry_tags::tag.eq(tag),
+                entry_tags::row_id.eq(row_id(owner, entry.id)),
+            ))
             .execute(conn)
             .expect("the tag is new");
     }

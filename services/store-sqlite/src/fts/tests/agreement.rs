@@ -40,10 +40,16 @@ fn holds(query: &Query, places: &[[String; 2]]) -> bool {
     let is = |place: &[String; 2], stem: &str| place.iter().any(|token| token == stem);
     match query {
         Query::Word(term) => places.iter().any(|place| is(place, &term.stem)),
-        Query::Prefix(term) => places.iter().flatten().any(|token| token.starts_with(&*fold(&term.word))),
-        Query::Phrase(terms) => {
-            places.windows(terms.len()).any(|window| window.iter().zip(terms).all(|(place, term)| is(place, &term.stem)))
-        }
+        Query::Prefix(term) => places
+            .iter()
+            .flatten()
+            .any(|token| token.starts_with(&*fold(&term.word))),
+        Query::Phrase(terms) => places.windows(terms.len()).any(|window| {
+            window
+                .iter()
+                .zip(terms)
+                .all(|(place, term)| is(place, &term.stem))
+        }),
         Query::And(all) => all.iter().all(|query| holds(query, places)),
         Query::Or(any) => any.iter().any(|query| holds(query, places)),
         Query::Not { positive, negative } => holds(positive, places) && !holds(negative, places),
@@ -51,7 +57,10 @@ fn holds(query: &Query, places: &[[String; 2]]) -> bool {
 }
 
 fn words(random: &mut Random, most: usize) -> String {
-    (0..1 + random.below(most)).map(|_| *random.pick(&WORDS)).collect::<Vec<_>>().join(" ")
+    (0..1 + random.below(most))
+        .map(|_| *random.pick(&WORDS))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn boolean(random: &mut Random, depth: usize) -> String {
@@ -59,10 +68,26 @@ fn boolean(random: &mut Random, depth: usize) -> String {
         0 => (*random.pick(&["run", "fox", "general", "数据", "x9"])).to_owned(),
         1 => format!("{}*", random.pick(&["ru", "gen", "fo", "generali", "naï"])),
         2 => format!("\"{}\"", words(random, 3)),
-        3 => format!("({} AND {})", boolean(random, depth - 1), boolean(random, depth - 1)),
-        4 => format!("({} OR {})", boolean(random, depth - 1), boolean(random, depth - 1)),
-        5 => format!("({} {})", boolean(random, depth - 1), boolean(random, depth - 1)),
-        _ => format!("({} NOT {})", boolean(random, depth - 1), boolean(random, depth - 1)),
+        3 => format!(
+            "({} AND {})",
+            boolean(random, depth - 1),
+            boolean(random, depth - 1)
+        ),
+        4 => format!(
+            "({} OR {})",
+            boolean(random, depth - 1),
+            boolean(random, depth - 1)
+        ),
+        5 => format!(
+            "({} {})",
+            boolean(random, depth - 1),
+            boolean(random, depth - 1)
+        ),
+        _ => format!(
+            "({} NOT {})",
+            boolean(random, depth - 1),
+            boolean(random, depth - 1)
+        ),
     }
 }
 
@@ -84,19 +109,30 @@ fn random_queries_find_what_their_tree_says() {
                 2 => (Mode::Phrase, words(&mut random, 3)),
                 _ => (Mode::Boolean, boolean(&mut random, 3)),
             };
-            let Ok(Some(parsed)) = parse(mode, &text, &analyzer) else { continue };
+            let Ok(Some(parsed)) = parse(mode, &text, &analyzer) else {
+                continue;
+            };
             let found_by = |query: &Query| -> Vec<i64> {
                 let all = documents.iter().zip(1..);
-                all.filter(|(document, _)| holds(query, &places(document, &analyzer))).map(|(_, id)| id).collect()
+                all.filter(|(document, _)| holds(query, &places(document, &analyzer)))
+                    .map(|(_, id)| id)
+                    .collect()
             };
             let mut expected = found_by(&parsed.query);
             if let (true, Some(fallback)) = (expected.is_empty(), &parsed.fallback) {
                 expected = found_by(fallback);
             }
-            assert_eq!(texts.sorted(mode, &text), expected, "{mode:?} {text}: {parsed:?}");
+            assert_eq!(
+                texts.sorted(mode, &text),
+                expected,
+                "{mode:?} {text}: {parsed:?}"
+            );
             cases += 1;
             proper += usize::from(!expected.is_empty() && expected.len() < documents.len());
         }
     }
-    assert!(cases > 1000 && proper * 2 > cases, "{proper} of {cases} find a part of the texts");
+    assert!(
+        cases > 1000 && proper * 2 > cases,
+        "{proper} of {cases} find a part of the texts"
+    );
 }

@@ -19,12 +19,32 @@ pub const METADATA_KEY: &str = "mcp_context_server_metadata";
 const MAX_KEPT_BYTES: usize = 500_000;
 
 /// A row of `entries`.
-pub(super) fn entry(number: i64, id: OldId, images: u32, old: OldEntry, numbers: &HashMap<u128, i64>) -> Row {
-    let OldEntry { thread_id, source, text, metadata, summary, created_at, updated_at, changes, tags } = old;
+pub(super) fn entry(
+    number: i64,
+    id: OldId,
+    images: u32,
+    old: OldEntry,
+    numbers: &HashMap<u128, i64>,
+) -> Row {
+    let OldEntry {
+        thread_id,
+        source,
+        text,
+        metadata,
+        summary,
+        created_at,
+        updated_at,
+        changes,
+        tags,
+    } = old;
     let created_at = moment(created_at, updated_at);
     let metadata = with_id(metadata_of(metadata.as_deref(), numbers), id);
     // What breaks a rule is left out rather than the entry.
-    let tags = tags.into_iter().map(|tag| stored(&tag).chars().take(Tags::MAX_CHARS).collect()).take(Tags::MAX).collect();
+    let tags = tags
+        .into_iter()
+        .map(|tag| stored(&tag).chars().take(Tags::MAX_CHARS).collect())
+        .take(Tags::MAX)
+        .collect();
     let version = changes.max(0).saturating_add(1);
     let (metadata, text) = (Metadata::from_stored(metadata).to_json(), stored(&text));
     let seal = EntrySeal::of(version, &text, &metadata).to_bytes(number);
@@ -61,8 +81,15 @@ pub(super) fn change(revision: i64, number: i64, old: &OldEntry) -> Row {
 
 /// A row of `images`.
 pub(super) fn image(number: i64, position: i64, old: OldImage) -> Row {
-    let OldImage { data, mime_type, metadata } = old;
-    let metadata = metadata.as_deref().and_then(object).map(|metadata| Metadata::from_stored(metadata).to_json());
+    let OldImage {
+        data,
+        mime_type,
+        metadata,
+    } = old;
+    let metadata = metadata
+        .as_deref()
+        .and_then(object)
+        .map(|metadata| Metadata::from_stored(metadata).to_json());
     let mime_type = stored(&mime_type);
     let seal = seal::image(number, position, &mime_type, metadata.as_deref(), &data);
     Row(vec![
@@ -90,13 +117,22 @@ fn thread(given: &str) -> String {
 }
 
 fn metadata_of(json: Option<&str>, numbers: &HashMap<u128, i64>) -> JsonObject {
-    let Some(json) = json.map(str::trim).filter(|json| !json.is_empty() && *json != "null") else { return JsonObject::new() };
+    let Some(json) = json
+        .map(str::trim)
+        .filter(|json| !json.is_empty() && *json != "null")
+    else {
+        return JsonObject::new();
+    };
     if let Some(mut metadata) = object(json) {
         renumber(&mut metadata, numbers);
         return metadata;
     }
     let mut kept = stored(json);
-    let end = kept.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= MAX_KEPT_BYTES).last();
+    let end = kept
+        .char_indices()
+        .map(|(at, c)| at + c.len_utf8())
+        .take_while(|end| *end <= MAX_KEPT_BYTES)
+        .last();
     kept.truncate(end.unwrap_or(0));
     JsonObject::from_iter([(METADATA_KEY.to_owned(), Value::String(kept))])
 }
@@ -116,7 +152,12 @@ fn with_id(mut metadata: JsonObject, id: OldId) -> JsonObject {
 
 /// Entries that name others by UUID name them by their new numbers.
 fn renumber(metadata: &mut JsonObject, numbers: &HashMap<u128, i64>) {
-    let Some(Value::Array(ids)) = metadata.get_mut("references").and_then(|references| references.get_mut("context_ids")) else { return };
+    let Some(Value::Array(ids)) = metadata
+        .get_mut("references")
+        .and_then(|references| references.get_mut("context_ids"))
+    else {
+        return;
+    };
     for id in ids {
         if let Some(OldId::Uuid(bits)) = id.as_str().and_then(OldId::parse_uuid)
             && let Some(number) = numbers.get(&bits)
@@ -135,27 +176,49 @@ mod tests {
 
     fn row(old: OldEntry) -> Row {
         let id = OldId::parse_uuid(UUID).unwrap();
-        let OldId::Uuid(bits) = id else { unreachable!("it is one") };
+        let OldId::Uuid(bits) = id else {
+            unreachable!("it is one")
+        };
         entry(7, id, 0, old, &HashMap::from([(bits, 7)]))
     }
 
     fn metadata(json: &str) -> Value {
-        let row = row(OldEntry { metadata: Some(json.to_owned()), ..OldEntry::default() });
+        let row = row(OldEntry {
+            metadata: Some(json.to_owned()),
+            ..OldEntry::default()
+        });
         serde_json::from_str(row.text(Table::named("entries").unwrap(), "metadata")).unwrap()
     }
 
     #[test]
     fn a_uuid_is_kept_and_references_to_it_become_numbers() {
         let other = "0199d1f0-c0de-7abc-8123-000000000000";
-        let found = metadata(&format!(r#"{{"a": 1, "references": {{"context_ids": ["{UUID}", "{other}", 5, null]}}}}"#));
-        assert_eq!(found["references"]["context_ids"], serde_json::json!([7, other, 5, null]));
-        assert_eq!((found["a"].clone(), found[ID_KEY].clone()), (1.into(), UUID.into()));
+        let found = metadata(&format!(
+            r#"{{"a": 1, "references": {{"context_ids": ["{UUID}", "{other}", 5, null]}}}}"#
+        ));
+        assert_eq!(
+            found["references"]["context_ids"],
+            serde_json::json!([7, other, 5, null])
+        );
+        assert_eq!(
+            (found["a"].clone(), found[ID_KEY].clone()),
+            (1.into(), UUID.into())
+        );
     }
 
     #[test]
     fn metadata_that_breaks_a_rule_is_kept_as_text() {
-        for json in ["[1, 2]", "{\"a\": NaN}", "{\"a\": 18446744073709551615}", "nonsense \u{0}"] {
-            assert_eq!(metadata(json)[METADATA_KEY], Value::String(stored(json)), "{json}");
+        for json in [
+            "[1, 2]",
+            "{\"a\": NaN}",
+            "{\"a\": 18446744073709551615}",
+            "nonsense \u{0}",
+        ] {
+            assert_eq!(
+                metadata(json)[METADATA_KEY],
+                Value::String(stored(json)),
+                "{json}"
+            );
         }
         assert_eq!(metadata("null").as_object().unwrap().len(), 1);
     }
@@ -171,8 +234,14 @@ mod tests {
             ..OldEntry::default()
         };
         let (row, table) = (row(old), Table::named("entries").unwrap());
-        assert_eq!((row.text(table, "thread_id"), row.text(table, "text")), ("t", "a\u{fffd}b"));
+        assert_eq!(
+            (row.text(table, "thread_id"), row.text(table, "text")),
+            ("t", "a\u{fffd}b")
+        );
         assert_eq!(row.list(table, "tags"), ["b".to_owned(), "x".repeat(128)]);
-        assert_eq!((row.int(table, "updated_at"), row.int(table, "version")), (10, 1));
+        assert_eq!(
+            (row.int(table, "updated_at"), row.int(table, "version")),
+            (10, 1)
+        );
     }
 }
