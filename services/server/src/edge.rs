@@ -112,6 +112,7 @@ pub async fn edge(State(edge): State<Arc<Edge>>, mut request: Request, next: Nex
 /// Decides by the head of a request whether it is served, and what it holds while it is.
 async fn admit(edge: &Edge, request: &mut Request, grpc: bool) -> Result<Held> {
     let app = &edge.app;
+    crate::grpc::refuse_text(request.headers())?;
     let origin = Origin::of(request).cloned();
     let peer = origin.as_ref().map(|origin| origin.peer);
     if let Some(hosts) = &edge.hosts

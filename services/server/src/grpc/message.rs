@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use axum::body::{Body, HttpBody};
-use axum::extract::{Request, State};
-use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::extract::Request;
 use bytes::{Buf as _, Bytes};
 use context_model::{Error, Result};
 use flate2::read::GzDecoder;
@@ -38,18 +36,17 @@ const UNPACK_BYTES: usize = 256 * 1024;
 /// Memory of a decoded field: an entry of a map with its key and its value.
 const BYTES_PER_FIELD: usize = 128;
 
-/// Wraps the body of each gRPC request.
-pub async fn count(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+/// The request with a body whose messages are counted.
+///
+/// # Errors
+/// `INTERNAL` when the edge gave it no lease: a defect.
+pub fn counted(app: &App, request: Request) -> Result<Request> {
     let extensions = request.extensions();
     let lease = extensions
         .get::<Who>()
         .map(|who| &who.lease)
         .or_else(|| extensions.get::<Arc<Lease>>());
-    let Some(lease) = lease.cloned() else {
-        return wire::status(&Error::internal(NoLease))
-            .into_http::<Body>()
-            .into_response();
-    };
+    let lease = lease.cloned().ok_or_else(|| Error::internal(NoLease))?;
     let path = request.uri().path().to_owned();
     let limit = if crate::route::is_guarded(&path) {
         app.limits.max_message_bytes()
@@ -64,8 +61,7 @@ pub async fn count(State(app): State<Arc<App>>, mut request: Request, next: Next
         takes_stream,
         encoding,
     };
-    request = request.map(|body| messages(body, lease, rules));
-    next.run(request).await
+    Ok(request.map(|body| messages(body, lease, rules)))
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use context_model::{Error, Reason};
 use context_proto::v1::api_key_service_server::ApiKeyServiceServer;
 use context_proto::v1::artifact_service_server::ArtifactServiceServer;
 use context_proto::v1::context_service_server::ContextServiceServer;
-use http::header;
+use http::{HeaderMap, header};
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic_health::server::HealthReporter;
@@ -70,25 +70,35 @@ pub async fn router(
         .into_axum_router()
         // tonic's own fallback would answer REST paths that do not exist.
         .reset_fallback()
-        .layer(axum::middleware::from_fn_with_state(app, message::count))
-        .layer(axum::middleware::from_fn(unreadable::blame_the_caller))
-        .layer(tonic_web::GrpcWebLayer::new())
-        .layer(axum::middleware::from_fn(refuse_text));
+        .layer(axum::middleware::from_fn_with_state(app, messages))
+        .layer(tonic_web::GrpcWebLayer::new());
     Ok((router, health))
 }
 
+/// Counts the messages of a request as they come, and answers for those that cannot be read. One middleware for both: each
+/// costs a gRPC call several allocations.
+async fn messages(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    match message::counted(&app, request) {
+        Ok(request) => unreadable::blame_the_caller(next.run(request).await),
+        Err(error) => crate::wire::status(&error)
+            .into_http::<Body>()
+            .into_response(),
+    }
+}
+
 /// Refuses gRPC-Web in base64: every browser that is in use can send the binary form, which is a quarter smaller.
-async fn refuse_text(request: Request, next: Next) -> Response {
-    let content_type = request.headers().get(header::CONTENT_TYPE);
+///
+/// # Errors
+/// `UNSUPPORTED_MEDIA_TYPE`, which names the binary form.
+pub fn refuse_text(headers: &HeaderMap) -> Result<(), Error> {
+    let content_type = headers.get(header::CONTENT_TYPE);
     if content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc-web-text"))
     {
         let sentence =
             "gRPC-Web is served as application/grpc-web+proto, not as application/grpc-web-text";
-        return crate::wire::status(&Error::new(Reason::UnsupportedMediaType, sentence))
-            .into_http::<Body>()
-            .into_response();
+        return Err(Error::new(Reason::UnsupportedMediaType, sentence));
     }
-    next.run(request).await
+    Ok(())
 }
 
 /// Tells health checks that no new work is taken.
