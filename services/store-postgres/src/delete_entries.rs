@@ -1,5 +1,6 @@
 //! Deleting entries by criteria.
 
+use context_store::rules::counts::EntryCounts;
 use context_store::{DeleteCriteria, Neighbourhood};
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Text};
@@ -11,7 +12,6 @@ use crate::images;
 use crate::neighbours::{self, Places};
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
-use crate::threads::Removed;
 use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// Entries held in memory at a time.
@@ -234,15 +234,11 @@ async fn forget(transaction: &mut Transaction<'_>, rows: Vec<Deleted>) -> Result
             tags,
         } = row;
         pairs.extend(tags.into_iter().map(|tag| (id, tag)));
-        let mut removed = Removed::default();
-        removed.add(source, image_count > 0);
+        let removed = EntryCounts::of_entry(source, image_count);
         if let Some(thread) = transaction.thread(&thread_id) {
-            thread.remove(removed);
+            thread.count(-removed);
         }
-        let counts = &mut transaction.counts;
-        counts.add(source, -1);
-        counts.multimodal -= i64::from(image_count > 0);
-        counts.images -= image_count;
+        transaction.counts -= removed;
         transaction.changed(ChangeKind::Delete, id, &thread_id, version);
     }
     tags::remove(transaction.conn, transaction.owner, &pairs).await

@@ -6,7 +6,7 @@ use context_store::{OwnerId, RowSelection, StoredEntry};
 use diesel::sql_types::{Array, BigInt, Binary, Double, Nullable, Text};
 use diesel::{Queryable, QueryableByName};
 
-use crate::columns::{LossyText, MetadataColumn, MetadataText, SourceColumn};
+use crate::columns::{LossyText, MetadataText, SourceColumn};
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::images::{self, Images};
@@ -30,7 +30,7 @@ pub(crate) struct EntryRow {
     #[diesel(sql_type = Array<Text>)]
     pub tags: Vec<String>,
     #[diesel(sql_type = Text)]
-    pub metadata: MetadataColumn,
+    pub metadata: LossyText,
     #[diesel(sql_type = Text)]
     pub text: LossyText,
     #[diesel(sql_type = Nullable<Binary>)]
@@ -53,7 +53,7 @@ impl EntryRow {
             version: *version,
             seal: seal.as_deref(),
             text: &text.0,
-            metadata: &metadata.json,
+            metadata: &metadata.0,
         }
     }
 }

@@ -107,37 +107,14 @@ pub(crate) async fn delete(
     Ok(())
 }
 
-/// Whether an entry has exactly these images.
-pub(crate) async fn same(
+/// An entry's images, in order.
+pub(crate) async fn of_entry(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     id: i64,
-    given: &[NewImage],
-) -> Result<bool, Failure> {
-    let stored = load(conn, owner, &[id])
-        .await?
-        .remove(&id)
-        .unwrap_or_default()
-        .images;
-    Ok(stored.len() == given.len()
-        && stored.iter().zip(given).all(|(stored, given)| {
-            let ImageInput {
-                data,
-                mime_type,
-                metadata,
-            } = stored;
-            let NewImage {
-                data: given_data,
-                mime_type: given_type,
-                metadata: given_metadata,
-            } = given;
-            data.0 == *given_data
-                && mime_type.as_deref() == Some(given_type.as_str())
-                && metadata.as_ref()
-                    == given_metadata
-                        .as_ref()
-                        .map(context_model::Metadata::as_object)
-        }))
+) -> Result<Vec<ImageInput>, Failure> {
+    let images = load(conn, owner, &[id]).await?.remove(&id);
+    Ok(images.unwrap_or_default().images)
 }
 
 /// Bytes of the images of these entries, without reading them.

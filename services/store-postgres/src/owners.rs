@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use context_store::{OwnerId, StoreError};
+use context_store::OwnerId;
+use context_store::rules::ids;
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
@@ -14,8 +15,6 @@ use crate::sql::{self, Bind, Fragment};
 
 /// Ids taken from the database at a time. What is left of a block when the service stops is never used.
 const BLOCK: i64 = 128;
-/// JavaScript's clients must be able to hold an id.
-const MAX_ID: i64 = 1 << 53;
 /// Owners whose blocks are kept in memory, at most.
 const CACHED_OWNERS: usize = 10_000;
 
@@ -90,10 +89,5 @@ async fn lease(
     ];
     let rows: Vec<Next> = sql::query(conn, Fragment::prepared(statement, binds)).await?;
     let end = rows.first().map_or(0, |row| row.next_id);
-    if end <= count || end > MAX_ID {
-        return Err(Failure::Rejected(StoreError::Internal(
-            "the owner has no ids left".into(),
-        )));
-    }
-    Ok(end - count..end)
+    Ok(ids::leased(count, end)?)
 }

@@ -1,6 +1,9 @@
-//! Storing entries, and the rule that collapses retransmits.
+//! Storing entries.
 
-use context_model::{ContentType, NewEntry};
+use context_model::NewEntry;
+use context_store::rules::counts::EntryCounts;
+use context_store::rules::retransmit;
+use context_store::rules::thread::{NewestEntry, text_hash};
 use context_store::seal::EntrySeal;
 use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
 
@@ -12,7 +15,6 @@ use crate::fts::{Document, Language};
 use crate::images;
 use crate::neighbours::{Place, context_of};
 use crate::sql::{self, Bind, Fragment};
-use crate::threads::{Newest, text_hash};
 use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// Entries to store in order.
@@ -118,17 +120,12 @@ async fn store(
     let (thread_id, now) = (thread_id.as_str(), transaction.now);
     let newest = transaction
         .thread(thread_id)
-        .filter(|thread| {
-            thread.entry_count > 0
-                && thread.last_source == source.as_str()
-                && thread.last_hash == *hash
-        })
-        .map(|thread| thread.last_id);
-    if let Some(last_id) = newest
-        && let Some(version) = repeats(transaction, last_id, entry).await?
+        .and_then(|thread| thread.may_be_repeated_by(*source, *hash));
+    if let Some(id) = newest
+        && let Some(version) = repeats(transaction, id, entry).await?
     {
         return Ok(ItemOutcome {
-            id: last_id,
+            id,
             version,
             duplicate: true,
         });
@@ -140,16 +137,15 @@ async fn store(
         .map(context_model::Tags::as_slice)
         .unwrap_or_default();
     let id = transaction.new_id()?;
-    let multimodal = ContentType::of(given_images.len()) == ContentType::Multimodal;
     let image_count = i64::try_from(given_images.len()).unwrap_or(i64::MAX);
     let created_at = transaction
         .thread(thread_id)
         .map_or(now.micros(), |thread| thread.created_at(now, id));
     if let Some(thread) = transaction.thread(thread_id) {
-        thread.add(&Newest {
+        thread.add(&NewestEntry {
             id,
             source: *source,
-            multimodal,
+            image_count,
             created_at,
             hash: *hash,
         });
@@ -195,10 +191,7 @@ async fn store(
     sql::send(transaction.conn, insert).await?;
     images::insert(transaction.conn, owner, id, given_images).await?;
     transaction.changed(ChangeKind::Create, id, thread_id, 1);
-    let counts = &mut transaction.counts;
-    counts.add(*source, 1);
-    counts.multimodal += i64::from(multimodal);
-    counts.images += image_count;
+    transaction.counts += EntryCounts::of_entry(*source, image_count);
     Ok(ItemOutcome {
         id,
         version: 1,
@@ -206,41 +199,28 @@ async fn store(
     })
 }
 
-/// The version of the thread's newest entry when `entry` repeats it: the same text, and everything else that is given
-/// equals what is stored. That source and hash are the same is known.
+/// The version of the thread's newest entry when `entry` repeats it. That source and hash are the same is known.
 async fn repeats(
     transaction: &mut Transaction<'_>,
-    last_id: i64,
+    newest: i64,
     entry: &NewEntry,
 ) -> Result<Option<i64>, Failure> {
-    let NewEntry {
-        thread_id: _,
-        source: _,
-        text,
-        images: given_images,
-        metadata,
-        tags,
-    } = entry;
-    let Some(stored) = entries::find(transaction.conn, transaction.owner, last_id).await? else {
+    let Some(stored) = entries::find(transaction.conn, transaction.owner, newest).await? else {
         return Ok(None);
     };
-    if stored.text.0 != *text {
+    let content = retransmit::Stored {
+        text: &stored.text.0,
+        tags: &stored.tags,
+        metadata: &stored.metadata.0,
+    };
+    if !retransmit::repeats(entry, &content) {
         return Ok(None);
     }
-    if let Some(tags) = tags
-        && stored.tags != tags.as_slice()
-    {
-        return Ok(None);
-    }
-    if let Some(metadata) = metadata
-        && stored.metadata.object.as_ref() != Some(metadata.as_object())
-    {
-        return Ok(None);
-    }
-    if let Some(given) = given_images
-        && !images::same(transaction.conn, transaction.owner, last_id, given).await?
-    {
-        return Ok(None);
+    if let Some(given) = &entry.images {
+        let images = images::of_entry(transaction.conn, transaction.owner, newest).await?;
+        if !retransmit::repeats_images(given, &images) {
+            return Ok(None);
+        }
     }
     Ok(Some(stored.version))
 }

@@ -6,26 +6,18 @@ use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::sql::{self, Bind, Fragment};
 
-/// Makes these an entry's only tags, which had those before.
-pub(crate) async fn replace(
+/// Adds tags of an entry to the index.
+pub(crate) async fn add(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     id: i64,
-    before: &[String],
-    tags: &[String],
+    tags: &[&String],
 ) -> Result<(), Failure> {
-    let gone: Vec<(i64, String)> = before
-        .iter()
-        .filter(|tag| !tags.contains(tag))
-        .map(|tag| (id, tag.clone()))
-        .collect();
-    remove(conn, owner, &gone).await?;
-    let new: Vec<&String> = tags.iter().filter(|tag| !before.contains(tag)).collect();
-    if new.is_empty() {
+    if tags.is_empty() {
         return Ok(());
     }
     let insert = "INSERT INTO context.entry_tags (owner_id, tag, id) SELECT ?, t.tag, ? FROM unnest(?) AS t(tag)";
-    let tags = Bind::Texts(new.into_iter().map(Into::into).collect());
+    let tags = Bind::Texts(tags.iter().map(|tag| tag.as_str().into()).collect());
     sql::execute(
         conn,
         Fragment::prepared(

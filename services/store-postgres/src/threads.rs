@@ -1,10 +1,10 @@
 //! The threads' rows: counts, first and last times, and the newest entry.
 
-use context_model::{Source, SourceCounts, Thread, ThreadSet, Timestamp};
+use context_model::{SourceCounts, Thread, ThreadSet, Timestamp};
+use context_store::rules::thread::{ThreadEnds, ThreadState};
 use context_store::{OwnerId, Page, ThreadsPage, clock};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use sha2::{Digest as _, Sha256};
 
 use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
@@ -13,28 +13,28 @@ use crate::read::Reading;
 use crate::sql::{self, Bind, Fragment};
 
 /// One thread's row.
-#[derive(Debug, Clone, PartialEq, Eq, QueryableByName)]
-pub(crate) struct ThreadRow {
+#[derive(Debug, QueryableByName)]
+struct ThreadRow {
     #[diesel(sql_type = Text)]
-    pub thread_id: String,
+    thread_id: String,
     #[diesel(sql_type = BigInt)]
-    pub entry_count: i64,
+    entry_count: i64,
     #[diesel(sql_type = BigInt)]
-    pub user_count: i64,
+    user_count: i64,
     #[diesel(sql_type = BigInt)]
-    pub agent_count: i64,
+    agent_count: i64,
     #[diesel(sql_type = BigInt)]
-    pub multimodal_count: i64,
+    multimodal_count: i64,
     #[diesel(sql_type = BigInt)]
-    pub first_entry: i64,
+    first_entry: i64,
     #[diesel(sql_type = BigInt)]
-    pub last_entry: i64,
+    last_entry: i64,
     #[diesel(sql_type = BigInt)]
-    pub last_id: i64,
+    last_id: i64,
     #[diesel(sql_type = Text)]
-    pub last_source: String,
+    last_source: String,
     #[diesel(sql_type = BigInt)]
-    pub last_hash: i64,
+    last_hash: i64,
 }
 
 /// The columns of [`ThreadRow`].
@@ -44,78 +44,41 @@ macro_rules! columns {
     };
 }
 
-/// What decides whether a text is the same as the newest one, before the texts are compared.
-pub(crate) fn text_hash(text: &str) -> i64 {
-    let digest = Sha256::digest(text.as_bytes());
-    i64::from_be_bytes(std::array::from_fn(|i| digest[i]))
-}
-
-/// What leaves a thread with one deletion.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Removed {
-    pub user: i64,
-    pub agent: i64,
-    pub multimodal: i64,
-}
-
-impl Removed {
-    pub fn add(&mut self, source: Source, multimodal: bool) {
-        match source {
-            Source::User => self.user += 1,
-            Source::Agent => self.agent += 1,
+impl From<ThreadRow> for ThreadState {
+    fn from(row: ThreadRow) -> Self {
+        let ThreadRow {
+            thread_id,
+            entry_count,
+            user_count,
+            agent_count,
+            multimodal_count,
+            first_entry,
+            last_entry,
+            last_id,
+            last_source,
+            last_hash,
+        } = row;
+        Self {
+            thread_id,
+            entry_count,
+            user_count,
+            agent_count,
+            multimodal_count,
+            first_entry,
+            last_entry,
+            last_id,
+            last_source,
+            last_hash,
         }
-        self.multimodal += i64::from(multimodal);
     }
 }
 
-/// A thread's newest entry.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Newest {
-    pub id: i64,
-    pub source: Source,
-    pub multimodal: bool,
-    pub created_at: i64,
-    pub hash: i64,
-}
-
-impl ThreadRow {
-    /// Counts a new entry, the newest.
-    pub fn add(&mut self, newest: &Newest) {
-        if self.entry_count == 0 {
-            self.first_entry = newest.created_at;
-        }
-        self.entry_count += 1;
-        match newest.source {
-            Source::User => self.user_count += 1,
-            Source::Agent => self.agent_count += 1,
-        }
-        self.multimodal_count += i64::from(newest.multimodal);
-        self.first_entry = self.first_entry.min(newest.created_at);
-        self.last_entry = newest.created_at;
-        self.last_id = newest.id;
-        newest.source.as_str().clone_into(&mut self.last_source);
-        self.last_hash = newest.hash;
-    }
-
-    /// When a new entry with this id is created: see [`clock::created_at`]. Services lease ids in blocks, so that a later entry may have a lower id; it is then a microsecond later, and time and id agree.
-    pub fn created_at(&self, now: Timestamp, id: i64) -> i64 {
-        if self.entry_count == 0 {
-            return now.micros();
-        }
-        let earliest = if id > self.last_id {
-            self.last_entry
-        } else {
-            self.last_entry + 1
-        };
-        clock::created_at(now, earliest)
-    }
-
-    pub fn remove(&mut self, removed: Removed) {
-        self.entry_count -= removed.user + removed.agent;
-        self.user_count -= removed.user;
-        self.agent_count -= removed.agent;
-        self.multimodal_count -= removed.multimodal;
-    }
+async fn load(
+    conn: &mut AsyncPgConnection,
+    statement: Fragment<'_>,
+) -> Result<Vec<ThreadState>, Failure> {
+    let rows: Vec<ThreadRow> = sql::query(conn, statement).await?;
+    Ok(rows.into_iter().map(ThreadState::from).collect())
 }
 
 /// Locks these threads, which are sorted, and gives their rows; those that do not exist are made, without entries.
@@ -123,7 +86,7 @@ pub(crate) async fn lock_or_create(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     thread_ids: &[String],
-) -> Result<Vec<ThreadRow>, Failure> {
+) -> Result<Vec<ThreadState>, Failure> {
     if thread_ids.len() == 1 {
         // Most writes are to one thread that is there. The statement below would write a version of its row for nothing.
         // And for single values the server keeps a plan; for lists, whose length it does not know, it makes one each time.
@@ -140,14 +103,8 @@ pub(crate) async fn lock_or_create(
         "ON CONFLICT (owner_id, thread_id) DO UPDATE SET entry_count = t.entry_count RETURNING ",
         columns!(),
     );
-    Ok(sql::query(
-        conn,
-        Fragment::prepared(
-            SQL,
-            vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)],
-        ),
-    )
-    .await?)
+    let binds = vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)];
+    load(conn, Fragment::prepared(SQL, binds)).await
 }
 
 /// Locks those of these threads that exist, in order, and gives their rows.
@@ -155,41 +112,32 @@ pub(crate) async fn lock(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     thread_ids: &[String],
-) -> Result<Vec<ThreadRow>, Failure> {
+) -> Result<Vec<ThreadState>, Failure> {
     if let [thread_id] = thread_ids {
         const ONE: &str = concat!(
             "SELECT ",
             columns!(),
             " FROM context.threads WHERE owner_id = ? AND thread_id = ? FOR UPDATE"
         );
-        return Ok(sql::query(
-            conn,
-            Fragment::prepared(ONE, vec![Bind::text(owner.as_str()), Bind::text(thread_id)]),
-        )
-        .await?);
+        let binds = vec![Bind::text(owner.as_str()), Bind::text(thread_id)];
+        return load(conn, Fragment::prepared(ONE, binds)).await;
     }
     const SQL: &str = concat!(
         "SELECT ",
         columns!(),
         " FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?) ORDER BY thread_id FOR UPDATE",
     );
-    Ok(sql::query(
-        conn,
-        Fragment::prepared(
-            SQL,
-            vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)],
-        ),
-    )
-    .await?)
+    let binds = vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)];
+    load(conn, Fragment::prepared(SQL, binds)).await
 }
 
 /// Writes rows that changed; threads without entries go.
 pub(crate) async fn write(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
-    rows: &[&ThreadRow],
+    rows: &[&ThreadState],
 ) -> Result<(), Failure> {
-    let (kept, gone): (Vec<&ThreadRow>, Vec<&ThreadRow>) =
+    let (kept, gone): (Vec<&ThreadState>, Vec<&ThreadState>) =
         rows.iter().partition(|row| row.entry_count > 0);
     if let [row] = kept.as_slice() {
         let update = "UPDATE context.threads SET entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, first_entry = ?, \
@@ -209,7 +157,7 @@ pub(crate) async fn write(
         ];
         sql::send(conn, Fragment::prepared(update, binds)).await?;
     } else if !kept.is_empty() {
-        let ints = |value: fn(&ThreadRow) -> i64| Bind::ints(kept.iter().map(|row| value(row)));
+        let ints = |value: fn(&ThreadState) -> i64| Bind::ints(kept.iter().map(|row| value(row)));
         let update = "UPDATE context.threads AS t SET entry_count = n.entry_count, user_count = n.user_count, agent_count = n.agent_count, \
                       multimodal_count = n.multimodal_count, first_entry = n.first_entry, last_entry = n.last_entry, last_id = n.last_id, \
                       last_source = n.last_source, last_hash = n.last_hash \
@@ -276,7 +224,7 @@ pub(crate) async fn find_ends(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     now: Timestamp,
-    rows: &mut [&mut ThreadRow],
+    rows: &mut [&mut ThreadState],
 ) -> Result<(), Failure> {
     // The newest entry stays the newest, whatever a wrong clock said when others were stored. The text only where another
     // entry has become the newest.
@@ -316,13 +264,13 @@ pub(crate) async fn find_ends(
             last_text,
         } = ends;
         if let Some(row) = rows.iter_mut().find(|row| row.thread_id == thread_id) {
-            row.first_entry = first_entry;
-            row.last_entry = last_entry;
-            row.last_id = last_id;
-            row.last_source = last_source;
-            if let Some(text) = last_text {
-                row.last_hash = text_hash(&text);
-            }
+            row.set_ends(ThreadEnds {
+                first_entry,
+                last_entry,
+                last_id,
+                last_source,
+                last_text,
+            });
         }
     }
     Ok(())

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use context_model::{Source, Timestamp};
+use context_model::Timestamp;
+use context_store::rules::counts::EntryCounts;
+use context_store::rules::thread::ThreadState;
 use context_store::{Embedding, OwnerId, Recorded, StoreError, WriteOptions, Written};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
@@ -13,7 +15,7 @@ use crate::connection::AsyncPgConnection;
 use crate::failure::Failure;
 use crate::idempotency;
 use crate::sql::{self, Bind, Fragment};
-use crate::threads::{self, ThreadRow};
+use crate::threads;
 use crate::vectors::ToEmbed;
 
 /// A commit must not run into the time limit of a statement: while it waits for a synchronous standby, PostgreSQL would
@@ -58,8 +60,10 @@ pub(crate) struct Transaction<'c> {
     pub owner: &'c OwnerId,
     /// Now, by the service's clock.
     pub now: Timestamp,
-    /// Counts of the owner that changed, as differences.
-    pub counts: Counts,
+    /// By how much the owner's counts of entries change.
+    pub counts: EntryCounts,
+    /// By how much its count of threads changes.
+    thread_count: i64,
     /// The vectors of each item's text, in order.
     pub embeddings: &'c [Embedding],
     /// What happens to vectors; `None` in a database without any.
@@ -74,30 +78,8 @@ pub(crate) struct Transaction<'c> {
 
 /// A thread's row as it was and as it will be.
 struct Held {
-    before: ThreadRow,
-    now: ThreadRow,
-}
-
-/// Differences of the owner's counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub entries: i64,
-    pub user: i64,
-    pub agent: i64,
-    pub multimodal: i64,
-    pub images: i64,
-    pub threads: i64,
-}
-
-impl Counts {
-    /// Counts entries of this source, or takes them away.
-    pub fn add(&mut self, source: Source, entries: i64) {
-        self.entries += entries;
-        match source {
-            Source::User => self.user += entries,
-            Source::Agent => self.agent += entries,
-        }
-    }
+    before: ThreadState,
+    now: ThreadState,
 }
 
 /// What happened to an entry or an artifact.
@@ -173,7 +155,8 @@ impl<'c> Transaction<'c> {
             conn,
             owner,
             now: options.now,
-            counts: Counts::default(),
+            counts: EntryCounts::default(),
+            thread_count: 0,
             embeddings: &options.embeddings,
             vectors: has_vectors.then(ToEmbed::default),
             key_id: options.key_id.as_deref(),
@@ -215,7 +198,7 @@ impl<'c> Transaction<'c> {
         Ok(())
     }
 
-    fn hold(&mut self, rows: Vec<ThreadRow>) {
+    fn hold(&mut self, rows: Vec<ThreadState>) {
         self.threads.extend(rows.into_iter().map(|row| {
             (
                 row.thread_id.clone(),
@@ -228,7 +211,7 @@ impl<'c> Transaction<'c> {
     }
 
     /// A thread's row that was locked, to read and to change.
-    pub fn thread(&mut self, thread_id: &str) -> Option<&mut ThreadRow> {
+    pub fn thread(&mut self, thread_id: &str) -> Option<&mut ThreadState> {
         self.threads.get_mut(thread_id).map(|held| &mut held.now)
     }
 
@@ -239,7 +222,7 @@ impl<'c> Transaction<'c> {
 
     /// The rows of threads that lost entries and still have some.
     pub async fn find_ends_of_threads(&mut self) -> Result<(), Failure> {
-        let mut shrunk: Vec<&mut ThreadRow> = self
+        let mut shrunk: Vec<&mut ThreadState> = self
             .threads
             .values_mut()
             .filter(|held| {
@@ -257,10 +240,9 @@ impl<'c> Transaction<'c> {
     pub async fn write_threads(&mut self) -> Result<(), Failure> {
         let held = std::mem::take(&mut self.threads);
         for Held { before, now } in held.values() {
-            self.counts.threads +=
-                i64::from(now.entry_count > 0) - i64::from(before.entry_count > 0);
+            self.thread_count += i64::from(now.entry_count > 0) - i64::from(before.entry_count > 0);
         }
-        let changed: Vec<&ThreadRow> = held
+        let changed: Vec<&ThreadState> = held
             .values()
             .filter(|held| held.now != held.before || held.now.entry_count == 0)
             .map(|held| &held.now)
@@ -362,14 +344,14 @@ impl<'c> Transaction<'c> {
     where
         'c: 'v,
     {
-        let Counts {
+        let EntryCounts {
             entries,
             user,
             agent,
             multimodal,
             images,
-            threads,
         } = self.counts;
+        let threads = self.thread_count;
         let all = i64::try_from(all).unwrap_or(i64::MAX);
         let counts = [all, entries, user, agent, multimodal, images, threads];
         std::iter::once(Bind::text(self.owner.as_str()))

@@ -1,13 +1,13 @@
 //! Updating entries.
 
-use context_model::{EntryUpdate, Error, Metadata, MetadataChange};
-use context_store::seal::{self, Checked, EntrySeal, Part};
+use context_model::{EntryUpdate, Error};
+use context_store::rules::entry::{self, tag_changes};
 use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
 use diesel::QueryableByName;
 use diesel::sql_types::Text;
 
 use crate::batch::Outcomes;
-use crate::entries::{self, EntryRow};
+use crate::entries;
 use crate::failure::Failure;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language};
@@ -15,7 +15,6 @@ use crate::images;
 use crate::neighbours::{self, Places};
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
-use crate::threads::text_hash;
 use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// Updates to apply in order.
@@ -104,61 +103,35 @@ async fn update(
     let EntryUpdate {
         id,
         text,
-        metadata,
+        metadata: _,
         tags: new_tags,
         images: new_images,
-        expected_version,
+        expected_version: _,
     } = update;
     let (id, owner) = (*id, transaction.owner);
-    let Some(mut stored) = entries::find(transaction.conn, owner, id).await? else {
+    let Some(stored) = entries::find(transaction.conn, owner, id).await? else {
         return Err(Error::context_not_found(id).into());
     };
     if transaction.thread(&stored.thread_id).is_none() {
-        // It was stored after the threads were looked up: nobody can have known its id.
+        // It was stored after the threads were read: no caller can have known its id.
         return Err(Error::context_not_found(id).into());
     }
-    if let Some(expected) = *expected_version
-        && expected != stored.version
-    {
-        return Err(Error::version_mismatch(id, expected, stored.version).into());
-    }
-    let metadata = match metadata {
-        None => None,
-        Some(MetadataChange::Replace(metadata)) => Some(metadata.clone()),
-        Some(MetadataChange::Patch(patch)) => {
-            if let Checked::Damaged(part @ (Part::Metadata | Part::Checksum)) =
-                seal::check_entry(&stored.content(), false)
-            {
-                return Err(seal::refuse_context(id, part).into());
-            }
-            let before = stored
-                .metadata
-                .object
-                .take()
-                .ok_or_else(|| seal::refuse_context(id, Part::Metadata))?;
-            Some(Metadata::from_stored(before).patched(patch)?)
-        }
+    let before = entry::Stored {
+        content: stored.content(),
+        updated_at: stored.updated_at,
+        image_count: stored.image_count,
     };
-
-    let version = stored.version + 1;
-    // A clock that stands still or steps back must not hide an update.
-    let updated_at = transaction.now.micros().max(stored.updated_at + 1);
-    let image_count = match new_images {
-        None => stored.image_count,
-        Some(given) => i64::try_from(given.len()).unwrap_or(i64::MAX),
-    };
-    let json = metadata.as_ref().map(Metadata::to_json);
-    let seal = EntrySeal::next(&stored.content(), text.as_deref(), json.as_deref()).to_bytes(id);
+    let merged = entry::merge(update, &before, transaction.now)?;
     let mut change = Fragment::prepared("UPDATE context.entries SET version = ", Vec::new());
     change
-        .bind(Bind::Int(version))
+        .bind(Bind::Int(merged.version))
         .push(", updated_at = ")
-        .bind(Bind::Int(updated_at));
+        .bind(Bind::Int(merged.updated_at));
     change
         .push(", image_count = ")
-        .bind(Bind::Int(image_count))
+        .bind(Bind::Int(merged.image_count))
         .push(", seal = ")
-        .bind(Bind::Bytes(&seal));
+        .bind(Bind::Bytes(&merged.seal));
     if let (Some(text), Some(document)) = (text, document) {
         change
             .push(", summary = '', text = ")
@@ -167,7 +140,7 @@ async fn update(
             .append(document.expression());
         change.push(", words_cut = ").bind(Bind::Bool(document.cut));
     }
-    if let (Some(metadata), Some(json)) = (&metadata, &json) {
+    if let Some((metadata, json)) = &merged.metadata {
         change
             .push(", metadata = ")
             .bind(Bind::text(json))
@@ -194,42 +167,26 @@ async fn update(
         neighbours::renew_after(transaction.conn, owner, &place, None, neighbourhood).await?;
     }
     if let Some(tags) = new_tags {
-        tags::replace(transaction.conn, owner, id, &stored.tags, tags.as_slice()).await?;
+        let (gone, new) = tag_changes(&stored.tags, tags.as_slice());
+        let gone: Vec<(i64, String)> = gone.into_iter().map(|tag| (id, tag.clone())).collect();
+        tags::remove(transaction.conn, owner, &gone).await?;
+        tags::add(transaction.conn, owner, id, &new).await?;
     }
     if let Some(given) = new_images {
         images::delete(transaction.conn, owner, &[id]).await?;
         images::insert(transaction.conn, owner, id, given).await?;
     }
-    transaction.counts.images += image_count - stored.image_count;
-    update_thread(
-        transaction,
-        &stored,
-        text.as_deref(),
-        i64::from(image_count > 0) - i64::from(stored.image_count > 0),
-    );
-    transaction.changed(ChangeKind::Update, id, &stored.thread_id, version);
+    transaction.counts += merged.counts;
+    if let Some(thread) = transaction.thread(&stored.thread_id) {
+        thread.count(merged.counts);
+        if let Some(text) = text {
+            thread.text_changed(id, text);
+        }
+    }
+    transaction.changed(ChangeKind::Update, id, &stored.thread_id, merged.version);
     Ok(ItemOutcome {
         id,
-        version,
+        version: merged.version,
         duplicate: false,
     })
-}
-
-/// Keeps the thread's count of entries with images, and what recognises a retransmit of its newest entry.
-fn update_thread(
-    transaction: &mut Transaction<'_>,
-    stored: &EntryRow,
-    text: Option<&str>,
-    multimodal_change: i64,
-) {
-    transaction.counts.multimodal += multimodal_change;
-    let Some(thread) = transaction.thread(&stored.thread_id) else {
-        return;
-    };
-    thread.multimodal_count += multimodal_change;
-    if let Some(text) = text
-        && thread.last_id == stored.id
-    {
-        thread.last_hash = text_hash(text);
-    }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use context_model::Source;
 use context_store::DeleteCriteria;
+use context_store::rules::counts::EntryCounts;
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
 
@@ -17,7 +18,7 @@ use crate::owners::id_of_row;
 use crate::schema::entries as table;
 use crate::sql::{self, Bind, Fragment};
 use crate::tags;
-use crate::threads::{self, Removed};
+use crate::threads;
 use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
@@ -56,7 +57,7 @@ pub(crate) fn delete(
         for entry in doomed {
             let source = parse_source(&entry.source).map_err(Failure::Rejected)?;
             let leaving = touched.entry(entry.thread_id.clone()).or_default();
-            leaving.removed.add(source, entry.image_count > 0);
+            leaving.removed += EntryCounts::of_entry(source, entry.image_count);
             leaving.places.push((entry.created_at, entry.row_id));
             delete_entry(transaction, &entry, source)?;
             deleted += 1;
@@ -78,7 +79,7 @@ pub(crate) fn delete(
 /// What leaves a thread.
 #[derive(Default)]
 struct Leaving {
-    removed: Removed,
+    removed: EntryCounts,
     /// When each entry was made, and its row.
     places: Vec<(i64, i64)>,
 }
@@ -193,13 +194,8 @@ fn delete_entry(
         row_id: *row_id,
     });
     transaction.changed(ChangeKind::Delete, id_of_row(*row_id), thread_id, *version)?;
-    let counts = &mut transaction.owner;
-    counts.entry_count -= 1;
-    match source {
-        Source::User => counts.user_count -= 1,
-        Source::Agent => counts.agent_count -= 1,
-    }
-    counts.multimodal_count -= i64::from(*image_count > 0);
-    counts.image_count -= image_count;
+    transaction
+        .owner
+        .count(-EntryCounts::of_entry(source, *image_count));
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use context_store::OwnerId;
+use context_store::rules::counts::EntryCounts;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 
@@ -32,6 +33,22 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
+    /// Applies a change of the counts of entries.
+    pub fn count(&mut self, change: EntryCounts) {
+        let EntryCounts {
+            entries,
+            user,
+            agent,
+            multimodal,
+            images,
+        } = change;
+        self.entry_count += entries;
+        self.user_count += user;
+        self.agent_count += agent;
+        self.multimodal_count += multimodal;
+        self.image_count += images;
+    }
+
     /// The private row id of this owner's entry; `None` for an id that no entry can have.
     pub fn row_id(&self, id: i64) -> Option<i64> {
         ((1..1 << ID_BITS).contains(&id) && self.owner < OWNERS)

@@ -1,8 +1,11 @@
-//! Storing one entry, and the rule that collapses retransmits.
+//! Storing one entry.
 
 use context_model::{ContentType, NewEntry};
+use context_store::rules::counts::EntryCounts;
+use context_store::rules::retransmit;
+use context_store::rules::thread::{NewestEntry, ThreadState, text_hash};
 use context_store::seal::EntrySeal;
-use context_store::{Embedding, ItemOutcome, clock};
+use context_store::{Embedding, ItemOutcome};
 use diesel::prelude::*;
 
 use crate::entries::{self, tags_json};
@@ -13,16 +16,17 @@ use crate::indexable::Indexable;
 use crate::neighbours::Place;
 use crate::schema::entries as table;
 use crate::tags;
-use crate::threads::{self, Newest, ThreadRow, text_hash};
+use crate::threads;
 use crate::transaction::{ChangeKind, Transaction};
 use crate::vectors;
 
-/// Stores the entry, or finds that it repeats the thread's newest one. `gist` is what its text contributes to those after it.
+/// Stores the entry, or finds that it repeats the thread's newest one. `keywords` is what its text contributes to the
+/// context of those after it.
 pub(crate) fn store(
     transaction: &mut Transaction<'_>,
     entry: &NewEntry,
     indexable: &Indexable,
-    gist: &str,
+    keywords: &str,
     embedding: &Embedding,
 ) -> Result<ItemOutcome, Failure> {
     let NewEntry {
@@ -35,14 +39,14 @@ pub(crate) fn store(
     } = entry;
     let (owner, thread_id) = (transaction.owner.owner, thread_id.as_str());
     let hash = text_hash(text);
-    let thread = threads::find(transaction.conn, owner, thread_id)?;
-    if let Some(thread) = &thread
-        && thread.last_source == source.as_str()
-        && thread.last_hash == hash
-        && let Some(version) = repeats(transaction, thread.last_id, entry)?
+    let found = threads::find(transaction.conn, owner, thread_id)?;
+    let is_new = found.is_none();
+    let mut thread = found.unwrap_or_else(|| ThreadState::empty(thread_id));
+    if let Some(id) = thread.may_be_repeated_by(*source, hash)
+        && let Some(version) = repeats(transaction, id, entry)?
     {
         return Ok(ItemOutcome {
-            id: thread.last_id,
+            id,
             version,
             duplicate: true,
         });
@@ -54,34 +58,28 @@ pub(crate) fn store(
         .map(context_model::Tags::as_slice)
         .unwrap_or_default();
     let (id, row_id) = transaction.new_row_id().map_err(Failure::Rejected)?;
-    let created_at = clock::created_at(
-        transaction.now,
-        thread.as_ref().map_or(i64::MIN, |thread| thread.last_entry),
-    );
-    let multimodal = !given_images.is_empty();
+    let created_at = thread.created_at(transaction.now, id);
     let image_count = i64::try_from(given_images.len()).unwrap_or(i64::MAX);
     let (json, folded) = metadata.as_ref().map_or_else(
         || ("{}".to_owned(), "{}".to_owned()),
         |metadata| (metadata.to_json(), metadata.to_folded_json()),
     );
-
     let seal = EntrySeal::of(1, text, &json).to_bytes(id);
-    let is_new = thread.is_none();
-    let before = thread
-        .as_ref()
-        .and_then(|thread| transaction.owner.row_id(thread.last_id));
-    let newest = Newest {
+    let before = match is_new {
+        true => None,
+        false => transaction.owner.row_id(thread.last_id),
+    };
+    thread.add(&NewestEntry {
         id,
         source: *source,
-        multimodal,
+        image_count,
         created_at,
         hash,
-    };
-    let thread = ThreadRow::with_newest(thread, owner, thread_id, &newest);
+    });
     if is_new {
-        thread.insert(transaction.conn)?;
+        threads::insert(transaction.conn, owner, &thread)?;
     } else {
-        thread.update(transaction.conn)?;
+        threads::update(transaction.conn, owner, &thread)?;
     }
     diesel::insert_into(table::table)
         .values((
@@ -113,7 +111,7 @@ pub(crate) fn store(
     };
     let context = transaction
         .neighbours
-        .of_new(transaction.conn, &place, before, |_| gist.to_owned())?;
+        .of_new(transaction.conn, &place, before, |_| keywords.to_owned())?;
     transaction.full_text(FullTextChange::Insert {
         owner,
         row_id,
@@ -125,16 +123,10 @@ pub(crate) fn store(
         tags: given_tags.to_vec(),
     });
     transaction.changed(ChangeKind::Create, id, thread_id, 1)?;
-
-    let counts = &mut transaction.owner;
-    counts.entry_count += 1;
-    match source {
-        context_model::Source::User => counts.user_count += 1,
-        context_model::Source::Agent => counts.agent_count += 1,
-    }
-    counts.multimodal_count += i64::from(multimodal);
-    counts.image_count += image_count;
-    counts.thread_count += i64::from(is_new);
+    transaction
+        .owner
+        .count(EntryCounts::of_entry(*source, image_count));
+    transaction.owner.thread_count += i64::from(is_new);
     Ok(ItemOutcome {
         id,
         version: 1,
@@ -142,46 +134,33 @@ pub(crate) fn store(
     })
 }
 
-/// The version of the thread's newest entry when `entry` repeats it: the same text, and everything else that is given
-/// equals what is stored. That source and hash are the same is known.
+/// The version of the thread's newest entry when `entry` repeats it. That source and hash are the same is known.
 fn repeats(
     transaction: &mut Transaction<'_>,
-    last_id: i64,
+    newest: i64,
     entry: &NewEntry,
 ) -> Result<Option<i64>, Failure> {
-    let NewEntry {
-        thread_id: _,
-        source: _,
-        text,
-        images: given_images,
-        metadata,
-        tags,
-    } = entry;
-    let Some(row_id) = transaction.owner.row_id(last_id) else {
+    let Some(row_id) = transaction.owner.row_id(newest) else {
         return Ok(None);
     };
     let Some(stored) = entries::find(transaction.conn, row_id)? else {
         return Ok(None);
     };
-    if stored.text != *text {
+    let tags = entries::parse_tags(&stored.tags).map_err(Failure::Rejected)?;
+    let content = retransmit::Stored {
+        text: &stored.text,
+        tags: &tags,
+        metadata: &stored.metadata,
+    };
+    if !retransmit::repeats(entry, &content) {
         return Ok(None);
     }
-    if let Some(tags) = tags
-        && entries::parse_tags(&stored.tags).map_err(Failure::Rejected)? != tags.as_slice()
-    {
-        return Ok(None);
-    }
-    if let Some(metadata) = metadata
-        && entries::parse_metadata(&stored.metadata).map_err(Failure::Rejected)?
-            != *metadata.as_object()
-    {
-        return Ok(None);
-    }
-    if let Some(given) = given_images
-        && !images::same(transaction.conn, transaction.owner.owner, row_id, given)
-            .map_err(Failure::Rejected)?
-    {
-        return Ok(None);
+    if let Some(given) = &entry.images {
+        let images = images::of_entry(transaction.conn, transaction.owner.owner, row_id)
+            .map_err(Failure::Rejected)?;
+        if !retransmit::repeats_images(given, &images) {
+            return Ok(None);
+        }
     }
     Ok(Some(stored.version))
 }

@@ -1,6 +1,7 @@
 //! What one write request works on.
 
 use context_model::Timestamp;
+use context_store::rules::ids;
 use context_store::{StoreError, WriteOptions};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
@@ -74,10 +75,7 @@ impl<'c> Transaction<'c> {
     /// `Internal` when the owner has used up its ids (2^40).
     pub fn new_row_id(&mut self) -> Result<(i64, i64), StoreError> {
         let id = self.owner.next_id;
-        let row_id = self
-            .owner
-            .row_id(id)
-            .ok_or_else(|| StoreError::Internal("the owner has no ids left".into()))?;
+        let row_id = self.owner.row_id(id).ok_or_else(ids::used_up)?;
         self.owner.next_id += 1;
         Ok((id, row_id))
     }

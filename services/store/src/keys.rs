@@ -49,29 +49,6 @@ pub struct KeyChange {
     pub deactivated_at: Option<Timestamp>,
 }
 
-impl KeyChange {
-    /// The key after the change.
-    #[must_use]
-    pub fn of(self, key: StoredKey) -> StoredKey {
-        let Self {
-            name,
-            scopes,
-            narrowing,
-            expires_at,
-            deactivated_at,
-        } = self;
-        StoredKey {
-            name: name.unwrap_or(key.name),
-            scopes: scopes.unwrap_or(key.scopes),
-            narrowing: narrowing.unwrap_or(key.narrowing),
-            expires_at: expires_at.unwrap_or(key.expires_at),
-            // The first moment counts, and nothing switches a key on again.
-            deactivated_at: key.deactivated_at.or(deactivated_at),
-            ..key
-        }
-    }
-}
-
 /// Something that was done to a key, for the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyEvent {

@@ -10,6 +10,7 @@ pub mod clock;
 pub mod conformance;
 pub mod generate;
 pub mod oracle;
+pub mod rules;
 pub mod seal;
 pub mod transfer;
 

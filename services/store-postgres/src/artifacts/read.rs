@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
+use context_model::{ArtifactId, Error, Reason, Timestamp, fold};
+use context_store::rules::artifact::ReadVersion;
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion,
-    OwnerId, PageStart, StoreError, StoredArtifact, StoredVersion, VersionLookup,
+    OwnerId, PageStart, StoreError, StoredArtifact, VersionLookup,
 };
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text};
@@ -19,107 +20,47 @@ use crate::sql::{self, Bind, Fragment};
 
 /// A version with its artifact's time of creation.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct VersionRow {
+struct VersionRow {
     #[diesel(sql_type = BigInt)]
-    pub created_at: i64,
+    created_at: i64,
     #[diesel(sql_type = BigInt)]
-    pub version: i64,
+    version: i64,
     #[diesel(sql_type = BigInt)]
-    pub at: i64,
+    at: i64,
     #[diesel(sql_type = Bool)]
-    pub title_given: bool,
+    title_given: bool,
     #[diesel(sql_type = Text)]
-    pub title: String,
+    title: String,
     #[diesel(sql_type = Text)]
-    pub metadata: MetadataColumn,
+    metadata: LossyText,
     #[diesel(sql_type = Text)]
-    pub content: LossyText,
+    content: LossyText,
     #[diesel(sql_type = Nullable<Binary>)]
-    pub seal: Option<Vec<u8>>,
+    seal: Option<Vec<u8>>,
 }
 
 impl VersionRow {
-    /// Whether it is what was stored.
-    pub fn is_sound(&self, id: &ArtifactId) -> bool {
-        let Self {
-            version,
-            title,
-            metadata,
-            content,
-            seal,
-            ..
-        } = self;
-        let (json, content) = (Some(metadata.json.as_str()), Some(content.0.as_str()));
-        let read = StoredVersionContent {
-            id: &id.to_string(),
-            version: *version,
-            title,
-            metadata: json,
-            content,
-        };
-        metadata.object.is_some() && seal::artifact_is_sound(&read, seal.as_deref())
-    }
-
-    /// Refuses a version that is not what was stored.
-    pub fn checked(self, id: &ArtifactId) -> Result<Self, StoreError> {
-        if self.is_sound(id) {
-            Ok(self)
-        } else {
-            Err(seal::refuse_artifact(id, self.version).into())
-        }
-    }
-
-    /// What the version holds.
-    pub fn state(&self) -> ArtifactState {
-        ArtifactState {
-            title: self.title.clone(),
-            title_given: self.title_given,
-            content: self.content.0.clone(),
-            metadata: self.metadata.object.clone().unwrap_or_default(),
-        }
-    }
-
-    /// The artifact, with this version as its current one.
-    pub fn into_artifact(self, id: ArtifactId) -> StoredArtifact {
+    fn of(self, id: ArtifactId) -> ReadVersion {
         let Self {
             created_at,
             version,
             at,
-            title_given: _,
+            title_given,
             title,
-            metadata,
+            metadata: LossyText(metadata),
             content: LossyText(content),
-            seal: _,
+            seal,
         } = self;
-        let metadata = metadata.object.unwrap_or_default();
-        StoredArtifact {
+        ReadVersion {
             id,
-            title,
-            content,
-            metadata,
-            created_at: Timestamp(created_at),
-            updated_at: Timestamp(at),
-            version,
-        }
-    }
-
-    fn into_version(self) -> StoredVersion {
-        let Self {
-            created_at: _,
+            created_at,
             version,
             at,
-            title_given: _,
+            title_given,
             title,
             metadata,
-            content: LossyText(content),
-            seal: _,
-        } = self;
-        StoredVersion {
-            version,
-            title,
             content,
-            metadata: metadata.object.unwrap_or_default(),
-            at: Timestamp(at),
+            seal,
         }
     }
 }
@@ -133,9 +74,9 @@ pub(crate) async fn version(
     owner: &OwnerId,
     id: &ArtifactId,
     number: Option<i64>,
-) -> Result<Option<VersionRow>, Failure> {
+) -> Result<Option<ReadVersion>, Failure> {
     let found = unchecked_version(conn, owner, id, number).await?;
-    Ok(found.map(|row| row.checked(id)).transpose()?)
+    Ok(found.map(ReadVersion::checked).transpose()?)
 }
 
 /// As [`version`], damaged or not.
@@ -144,7 +85,7 @@ pub(crate) async fn unchecked_version(
     owner: &OwnerId,
     id: &ArtifactId,
     number: Option<i64>,
-) -> Result<Option<VersionRow>, Failure> {
+) -> Result<Option<ReadVersion>, Failure> {
     let mut select = Fragment::prepared(
         "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata::text AS metadata, v.content, v.seal \
          FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id \
@@ -160,7 +101,8 @@ pub(crate) async fn unchecked_version(
         .bind(Bind::text(owner.as_str()))
         .push(" AND a.artifact_id = ")
         .bind(Bind::text(id.to_string()));
-    Ok(sql::query(conn, select).await?.pop())
+    let found: Option<VersionRow> = sql::query(conn, select).await?.pop();
+    Ok(found.map(|row| row.of(*id)))
 }
 
 /// The number of the artifact's current version.
@@ -212,7 +154,7 @@ impl Reading for Get {
         };
         let row = version(conn, owner, &self.id, self.version).await?;
         commit(conn).await?;
-        let value = row.map(|row| row.into_artifact(self.id));
+        let value = row.map(ReadVersion::into_artifact);
         Ok(Some((revision, AtRevision { value, revision })))
     }
 }
@@ -339,7 +281,7 @@ impl Reading for Versions {
                 let mut versions = Vec::with_capacity(self.numbers.len());
                 for number in &self.numbers {
                     let row = version(conn, owner, &self.id, *number).await?;
-                    versions.push(row.map(VersionRow::into_version));
+                    versions.push(row.map(ReadVersion::into_version));
                 }
                 VersionLookup::Artifact {
                     current_version,

@@ -2,13 +2,14 @@
 
 use async_trait::async_trait;
 use context_model::{ArtifactId, ArtifactUpdate, Error, NewArtifact};
+use context_store::rules::artifact::ArtifactOutcome;
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
     OwnerId, Read, Result, StoreError, StoredArtifact, VersionLookup, WriteOptions, Written,
 };
 
 use super::read::{Get, History, List, Versions};
-use super::write::{Create, Delete, Outcome, Restore, Update};
+use super::write::{Create, Delete, Restore, Update};
 use crate::store::PostgresStore;
 
 #[async_trait]
@@ -159,11 +160,11 @@ impl PostgresStore {
     async fn with_artifact(
         &self,
         owner: &OwnerId,
-        written: Written<Outcome>,
+        written: Written<ArtifactOutcome>,
     ) -> Result<Written<StoredArtifact>> {
         let Written {
             outcome:
-                Outcome {
+                ArtifactOutcome {
                     id,
                     version,
                     artifact,

@@ -1,6 +1,7 @@
 //! The rows of keys.
 
 use context_model::Timestamp;
+use context_store::rules::key;
 use context_store::{KeyChange, KeyEvent, Once, OwnerId, StoreError, StoredKey};
 use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text};
@@ -238,20 +239,11 @@ impl Writing for Replace {
     type Outcome = Once<bool>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Self::Outcome, Failure> {
-        let found = one(transaction, &self.id)
-            .await?
-            .filter(|key| key.deactivated_at.is_none());
-        let Some(old) = found else {
+        let found = one(transaction, &self.id).await?;
+        let Some(old) = found.and_then(|old| key::replaced(old, &self.key)) else {
             return Ok(Once(false));
         };
-        put(
-            transaction.conn,
-            &StoredKey {
-                deactivated_at: Some(self.key.created_at),
-                ..old
-            },
-        )
-        .await?;
+        put(transaction.conn, &old).await?;
         insert(transaction.conn, &self.key).await?;
         for event in &self.events {
             audit::record_event(transaction, event).await?;
@@ -295,12 +287,12 @@ impl Writing for Update {
         let Some(before) = one(transaction, &self.id).await? else {
             return Ok(Once(None));
         };
-        let key = self.change.clone().of(before.clone());
-        if key != before {
-            put(transaction.conn, &key).await?;
-            audit::record_event(transaction, &self.event).await?;
-        }
-        Ok(Once(Some(key)))
+        let Some(after) = key::changed(&before, &self.change) else {
+            return Ok(Once(Some(before)));
+        };
+        put(transaction.conn, &after).await?;
+        audit::record_event(transaction, &self.event).await?;
+        Ok(Once(Some(after)))
     }
 }
 

@@ -13,7 +13,6 @@ use crate::filter::folded_json;
 use crate::fts::{Document, Language, Words};
 use crate::keys;
 use crate::sql::{self, Bind, Fragment};
-use crate::threads::text_hash;
 
 /// Writes an owner's rows.
 pub(super) async fn rows(
@@ -247,7 +246,7 @@ async fn threads(
     table: &'static Table,
     rows: &[Row],
 ) -> Result<(), Failure> {
-    let parts = thread_parts(table, rows, text_hash);
+    let parts = thread_parts(table, rows);
     let upsert = "INSERT INTO context.threads AS t (owner_id, thread_id, entry_count, user_count, agent_count, multimodal_count, \
                   first_entry, last_entry, last_id, last_source, last_hash) \
                   SELECT ?, n.* FROM unnest(?, ?, ?, ?, ?, ?, ?, ?, ?, ?) AS n \

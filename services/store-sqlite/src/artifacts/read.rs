@@ -1,124 +1,65 @@
 //! Reading artifacts, their lists and their versions.
 
-use context_model::{ArtifactId, ArtifactState, Error, Reason, Timestamp, fold};
+use context_model::{ArtifactId, Error, Reason, Timestamp, fold};
+use context_store::rules::artifact::ReadVersion;
 use context_store::seal::{self, StoredVersionContent};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, ListedArtifact, ListedVersion, PageStart,
-    StoreError, StoredArtifact, StoredVersion,
+    StoreError,
 };
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use crate::columns::LossyText;
 use crate::entries::parse_metadata;
-use crate::failure::{Failure, store_error, unreadable};
+use crate::failure::{store_error, unreadable};
 use crate::owners::Owner;
 use crate::sql::{self, Bind, Fragment};
 
 /// A version with its artifact's time of creation.
 #[derive(Debug, QueryableByName)]
-pub(crate) struct VersionRow {
+struct VersionRow {
     #[diesel(sql_type = BigInt)]
-    pub created_at: i64,
+    created_at: i64,
     #[diesel(sql_type = BigInt)]
-    pub version: i64,
+    version: i64,
     #[diesel(sql_type = BigInt)]
-    pub at: i64,
+    at: i64,
     #[diesel(sql_type = BigInt)]
-    pub title_given: i64,
+    title_given: i64,
     #[diesel(sql_type = Text, deserialize_as = LossyText)]
-    pub title: String,
+    title: String,
     #[diesel(sql_type = Text, deserialize_as = LossyText)]
-    pub metadata: String,
+    metadata: String,
     #[diesel(sql_type = Text, deserialize_as = LossyText)]
-    pub content: String,
+    content: String,
     #[diesel(sql_type = Nullable<Binary>)]
-    pub seal: Option<Vec<u8>>,
+    seal: Option<Vec<u8>>,
 }
 
 impl VersionRow {
-    /// Whether it is what was stored.
-    pub fn is_sound(&self, id: &ArtifactId) -> bool {
-        let Self {
-            version,
-            title,
-            metadata,
-            content,
-            seal,
-            ..
-        } = self;
-        let (metadata, content) = (Some(metadata.as_str()), Some(content.as_str()));
-        let read = StoredVersionContent {
-            id: &id.to_string(),
-            version: *version,
-            title,
-            metadata,
-            content,
-        };
-        seal::artifact_is_sound(&read, seal.as_deref())
-    }
-
-    /// Refuses a version that is not what was stored.
-    pub fn checked(self, id: &ArtifactId) -> Result<Self, StoreError> {
-        if self.is_sound(id) {
-            Ok(self)
-        } else {
-            Err(seal::refuse_artifact(id, self.version).into())
-        }
-    }
-
-    /// What the version holds.
-    pub fn state(&self) -> Result<ArtifactState, Failure> {
-        Ok(ArtifactState {
-            title: self.title.clone(),
-            title_given: self.title_given != 0,
-            content: self.content.clone(),
-            metadata: parse_metadata(&self.metadata).map_err(Failure::Rejected)?,
-        })
-    }
-
-    /// The artifact, with this version as its current one.
-    pub fn into_artifact(self, id: ArtifactId) -> Result<StoredArtifact, StoreError> {
+    fn of(self, id: ArtifactId) -> ReadVersion {
         let Self {
             created_at,
             version,
             at,
-            title_given: _,
+            title_given,
             title,
             metadata,
             content,
-            seal: _,
+            seal,
         } = self;
-        let metadata = parse_metadata(&metadata)?;
-        Ok(StoredArtifact {
+        ReadVersion {
             id,
-            title,
-            content,
-            metadata,
-            created_at: Timestamp(created_at),
-            updated_at: Timestamp(at),
-            version,
-        })
-    }
-
-    pub fn into_version(self) -> Result<StoredVersion, StoreError> {
-        let Self {
-            created_at: _,
+            created_at,
             version,
             at,
-            title_given: _,
+            title_given: title_given != 0,
             title,
             metadata,
             content,
-            seal: _,
-        } = self;
-        Ok(StoredVersion {
-            version,
-            title,
-            content,
-            metadata: parse_metadata(&metadata)?,
-            at: Timestamp(at),
-        })
+            seal,
+        }
     }
 }
 
@@ -131,9 +72,9 @@ pub(crate) fn version(
     owner: i64,
     id: &ArtifactId,
     number: Option<i64>,
-) -> Result<Option<VersionRow>, StoreError> {
+) -> Result<Option<ReadVersion>, StoreError> {
     let found = unchecked_version(conn, owner, id, number).map_err(store_error)?;
-    found.map(|row| row.checked(id)).transpose()
+    found.map(ReadVersion::checked).transpose()
 }
 
 /// As [`version`], damaged or not.
@@ -142,7 +83,7 @@ pub(crate) fn unchecked_version(
     owner: i64,
     id: &ArtifactId,
     number: Option<i64>,
-) -> QueryResult<Option<VersionRow>> {
+) -> QueryResult<Option<ReadVersion>> {
     let mut select = Fragment::new(
         "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata, v.content, v.seal FROM artifacts a \
          JOIN artifact_versions v ON v.owner = a.owner AND v.artifact_id = a.artifact_id AND v.version = ",
@@ -156,7 +97,8 @@ pub(crate) fn unchecked_version(
         .bind(Bind::Int(owner))
         .push(" AND a.artifact_id = ")
         .bind(Bind::Text(id.to_string()));
-    Ok(sql::query(conn, &select)?.pop())
+    let found: Option<VersionRow> = sql::query(conn, &select)?.pop();
+    Ok(found.map(|row| row.of(*id)))
 }
 
 #[derive(QueryableByName)]

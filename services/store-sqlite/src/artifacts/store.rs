@@ -4,12 +4,12 @@ use async_trait::async_trait;
 use context_model::{
     ArtifactId, ArtifactUpdate, ContentChange, Edit, Error, Metadata, NewArtifact, TitleChange,
 };
+use context_store::rules::artifact::{ArtifactOutcome, ReadVersion};
 use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactRestore, ArtifactStore, ArtifactsPage, AtRevision,
     OwnerId, Read, Result, StoreError, StoredArtifact, VersionLookup, WriteOptions, Written,
 };
 
-use super::write::Outcome;
 use super::{read, write};
 use crate::failure::store_error;
 use crate::store::SqliteStore;
@@ -104,7 +104,7 @@ impl ArtifactStore for SqliteStore {
             };
             let row = read::version(conn, owner.owner, &id, None)?;
             Ok(AtRevision {
-                value: row.map(|row| row.into_artifact(id)).transpose()?,
+                value: row.map(ReadVersion::into_artifact),
                 revision: owner.revision,
             })
         })
@@ -190,7 +190,7 @@ impl ArtifactStore for SqliteStore {
             };
             let versions = numbers.iter().map(|number| {
                 let row = read::version(conn, owner.owner, &id, *number)?;
-                row.map(read::VersionRow::into_version).transpose()
+                Ok(row.map(ReadVersion::into_version))
             });
             let versions = versions.collect::<Result<_>>()?;
             Ok(AtRevision {
@@ -216,11 +216,11 @@ impl SqliteStore {
     async fn with_artifact(
         &self,
         owner: &OwnerId,
-        written: Written<Outcome>,
+        written: Written<ArtifactOutcome>,
     ) -> Result<Written<StoredArtifact>> {
         let Written {
             outcome:
-                Outcome {
+                ArtifactOutcome {
                     id,
                     version,
                     artifact,
@@ -235,7 +235,7 @@ impl SqliteStore {
             .read(&self.points, owner, Read::default(), move |conn, owner| {
                 let Some(owner) = owner else { return Ok(None) };
                 let row = read::version(conn, owner.owner, &id, Some(version))?;
-                row.map(|row| row.into_artifact(id)).transpose()
+                Ok(row.map(ReadVersion::into_artifact))
             })
             .await?;
         let outcome = found.ok_or_else(|| StoreError::Rejected(Error::artifact_not_found(&id)))?;

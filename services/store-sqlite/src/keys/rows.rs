@@ -1,6 +1,7 @@
 //! The rows of keys.
 
 use context_model::Timestamp;
+use context_store::rules::key;
 use context_store::{KeyChange, KeyEvent, OwnerId, StoreError, StoredKey};
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
@@ -158,12 +159,12 @@ pub(crate) fn update(
     let Some(before) = one(conn, owner, id)? else {
         return Ok(None);
     };
-    let key = change.clone().of(before.clone());
-    if key != before {
-        put(conn, owner, &key)?;
-        audit::record_event(conn, owner, event)?;
-    }
-    Ok(Some(key))
+    let Some(after) = key::changed(&before, change) else {
+        return Ok(Some(before));
+    };
+    put(conn, owner, &after)?;
+    audit::record_event(conn, owner, event)?;
+    Ok(Some(after))
 }
 
 /// Switches a key off and stores another one in its place.
@@ -174,17 +175,10 @@ pub(crate) fn replace(
     new: &StoredKey,
     events: &[KeyEvent],
 ) -> Result<bool, Failure> {
-    let Some(old) = one(conn, owner, id)?.filter(|key| key.deactivated_at.is_none()) else {
+    let Some(old) = one(conn, owner, id)?.and_then(|old| key::replaced(old, new)) else {
         return Ok(false);
     };
-    put(
-        conn,
-        owner,
-        &StoredKey {
-            deactivated_at: Some(new.created_at),
-            ..old
-        },
-    )?;
+    put(conn, owner, &old)?;
     insert(conn, owner, new)?;
     events
         .iter()

@@ -13,7 +13,6 @@ use crate::entries::{parse_metadata, tags_json};
 use crate::owners::{Owner, Owners};
 use crate::schema::chunks;
 use crate::statement::{self, Prepared, Value};
-use crate::threads::text_hash;
 
 /// The set that the vectors of a migration make.
 pub(super) const SET: i64 = 1;
@@ -154,7 +153,7 @@ fn entries(
                       ON CONFLICT (owner, tag) DO UPDATE SET entries = entries + excluded.entries";
         statement::execute(conn, insert, &[number, Value::Text(tag), Value::Int(count)])?;
     }
-    for (thread_id, part) in thread_parts(table, rows, text_hash) {
+    for (thread_id, part) in thread_parts(table, rows) {
         let insert = "INSERT INTO threads AS t (owner, thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, \
                       last_entry, last_id, last_source, last_hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
                       ON CONFLICT (owner, thread_id) DO UPDATE SET entry_count = t.entry_count + excluded.entry_count, \

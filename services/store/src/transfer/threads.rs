@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::row::Row;
 use super::table::Table;
+use crate::rules::thread::text_hash;
 
 /// What entries of one thread add to its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,13 +29,9 @@ pub struct ThreadPart {
     pub last_hash: i64,
 }
 
-/// The threads of these rows of `entries`, by name. `hash` is the database's hash of a text.
+/// The threads of these rows of `entries`, by name.
 #[must_use]
-pub fn thread_parts<'r>(
-    table: &Table,
-    rows: &'r [Row],
-    hash: impl Fn(&str) -> i64,
-) -> BTreeMap<&'r str, ThreadPart> {
+pub fn thread_parts<'r>(table: &Table, rows: &'r [Row]) -> BTreeMap<&'r str, ThreadPart> {
     let mut threads: BTreeMap<&str, (ThreadPart, &Row)> = BTreeMap::new();
     for row in rows {
         let (created_at, id) = (row.int(table, "created_at"), row.int(table, "id"));
@@ -68,7 +65,7 @@ pub fn thread_parts<'r>(
         newest
             .text(table, "source")
             .clone_into(&mut part.last_source);
-        part.last_hash = hash(newest.text(table, "text"));
+        part.last_hash = text_hash(newest.text(table, "text"));
         (name, part)
     };
     threads.into_iter().map(finish).collect()

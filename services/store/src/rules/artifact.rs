@@ -1,0 +1,323 @@
+//! Versions of artifacts: what a change makes of the current one.
+
+use context_model::{
+    ArtifactId, ArtifactState, ArtifactUpdate, Error, JsonObject, Metadata, NewArtifact, Timestamp,
+};
+
+use crate::seal::{self, StoredVersionContent};
+use crate::{ArtifactRestore, Record, Recorded, StoreError, StoredArtifact, StoredVersion};
+
+/// A version as it was read, damaged or not, with its artifact's time of creation.
+#[derive(Debug, Clone)]
+pub struct ReadVersion {
+    /// The artifact.
+    pub id: ArtifactId,
+    /// When the artifact was created, in microseconds.
+    pub created_at: i64,
+    /// The number of this version.
+    pub version: i64,
+    /// When it was stored, in microseconds.
+    pub at: i64,
+    /// Whether a caller gave the title; otherwise it follows the content.
+    pub title_given: bool,
+    /// Its title.
+    pub title: String,
+    /// Its metadata as JSON.
+    pub metadata: String,
+    /// Its content.
+    pub content: String,
+    /// Its checksum.
+    pub seal: Option<Vec<u8>>,
+}
+
+impl ReadVersion {
+    /// Whether it is what was stored.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let read = StoredVersionContent {
+            id: &self.id.to_string(),
+            version: self.version,
+            title: &self.title,
+            metadata: Some(&self.metadata),
+            content: Some(&self.content),
+        };
+        self.object().is_some() && seal::artifact_is_sound(&read, self.seal.as_deref())
+    }
+
+    /// The same version.
+    ///
+    /// # Errors
+    /// `STORAGE_CORRUPT` when it is not what was stored.
+    pub fn checked(self) -> Result<Self, StoreError> {
+        if self.is_sound() {
+            Ok(self)
+        } else {
+            Err(seal::refuse_artifact(&self.id, self.version).into())
+        }
+    }
+
+    /// The artifact with this version as its current one.
+    #[must_use]
+    pub fn into_artifact(self) -> StoredArtifact {
+        StoredArtifact {
+            metadata: self.object().unwrap_or_default(),
+            id: self.id,
+            title: self.title,
+            content: self.content,
+            created_at: Timestamp(self.created_at),
+            updated_at: Timestamp(self.at),
+            version: self.version,
+        }
+    }
+
+    /// The version alone.
+    #[must_use]
+    pub fn into_version(self) -> StoredVersion {
+        StoredVersion {
+            metadata: self.object().unwrap_or_default(),
+            version: self.version,
+            title: self.title,
+            content: self.content,
+            at: Timestamp(self.at),
+        }
+    }
+
+    fn state(&self) -> ArtifactState {
+        ArtifactState {
+            title: self.title.clone(),
+            title_given: self.title_given,
+            content: self.content.clone(),
+            metadata: self.object().unwrap_or_default(),
+        }
+    }
+
+    /// `None` when the metadata is no JSON object.
+    fn object(&self) -> Option<JsonObject> {
+        serde_json::from_str(&self.metadata).ok()
+    }
+}
+
+/// A version to store.
+#[derive(Debug)]
+pub struct NewVersion {
+    /// The artifact.
+    pub id: ArtifactId,
+    /// When the artifact was created.
+    pub created_at: Timestamp,
+    /// The number of this version, from 1.
+    pub version: i64,
+    /// When it is stored.
+    pub at: Timestamp,
+    /// What it holds.
+    pub state: ArtifactState,
+    /// Its metadata as JSON.
+    pub metadata: String,
+    /// What differs from the version before: `title`, `content`, `metadata`.
+    pub changes: Vec<String>,
+    /// Its checksum.
+    pub seal: [u8; seal::ARTIFACT_BYTES],
+}
+
+impl NewVersion {
+    /// The first version of a new artifact.
+    #[must_use]
+    pub fn first(id: ArtifactId, new: NewArtifact, now: Timestamp) -> Self {
+        Self::new(id, now, 1, now, ArtifactState::first(new), Vec::new())
+    }
+
+    fn after(
+        current: &ReadVersion,
+        state: ArtifactState,
+        changes: Vec<String>,
+        now: Timestamp,
+    ) -> Self {
+        // A clock that stands still or steps back must not hide a change.
+        let at = Timestamp(now.micros().max(current.at + 1));
+        let created_at = Timestamp(current.created_at);
+        Self::new(
+            current.id,
+            created_at,
+            current.version + 1,
+            at,
+            state,
+            changes,
+        )
+    }
+
+    fn new(
+        id: ArtifactId,
+        created_at: Timestamp,
+        version: i64,
+        at: Timestamp,
+        state: ArtifactState,
+        changes: Vec<String>,
+    ) -> Self {
+        let metadata = Metadata::from_stored(state.metadata.clone()).to_json();
+        let (title, content) = (&state.title, &state.content);
+        let seal = seal::artifact_version(&id.to_string(), version, title, &metadata, content);
+        Self {
+            id,
+            created_at,
+            version,
+            at,
+            state,
+            metadata,
+            changes,
+            seal,
+        }
+    }
+
+    /// Whether title or content differ from the version before, which the search for artifacts reads.
+    #[must_use]
+    pub fn has_other_texts(&self) -> bool {
+        self.changes.iter().any(|change| change != "metadata")
+    }
+
+    /// What the write gives.
+    #[must_use]
+    pub fn into_outcome(self) -> ArtifactOutcome {
+        let ArtifactState {
+            title,
+            title_given: _,
+            content,
+            metadata,
+        } = self.state;
+        StoredArtifact {
+            id: self.id,
+            title,
+            content,
+            metadata,
+            created_at: self.created_at,
+            updated_at: self.at,
+            version: self.version,
+        }
+        .into()
+    }
+}
+
+/// What an update makes of an artifact.
+#[derive(Debug)]
+pub enum Updated {
+    /// A new version.
+    Version(NewVersion),
+    /// No new version: nothing that a reader sees is different.
+    Unchanged {
+        /// The artifact as it is.
+        outcome: ArtifactOutcome,
+        /// Whether the title of the current version counts as given from now on, when that is different.
+        title_given: Option<bool>,
+    },
+}
+
+/// The current version of an artifact, when it is the expected one.
+///
+/// # Errors
+/// `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`.
+pub fn current(
+    id: &ArtifactId,
+    found: Option<ReadVersion>,
+    expected: Option<i64>,
+) -> Result<ReadVersion, Error> {
+    let current = found.ok_or_else(|| Error::artifact_not_found(id))?;
+    match expected {
+        Some(expected) if expected != current.version => Err(Error::artifact_version_mismatch(
+            id,
+            expected,
+            current.version,
+        )),
+        _ => Ok(current),
+    }
+}
+
+/// Applies an update to the current version.
+///
+/// # Errors
+/// An edit that does not fit the content; `STORAGE_CORRUPT` when the current version is damaged.
+pub fn update(
+    current: ReadVersion,
+    update: &ArtifactUpdate,
+    now: Timestamp,
+) -> Result<Updated, StoreError> {
+    let current = current.checked()?;
+    let before = current.state();
+    let after = before.updated(update)?;
+    let changes = after.changes_from(&before);
+    if !changes.is_empty() {
+        return Ok(Updated::Version(NewVersion::after(
+            &current, after, changes, now,
+        )));
+    }
+    Ok(Updated::Unchanged {
+        // The title is to stay from now on, or to follow the content again.
+        title_given: (after.title_given != before.title_given).then_some(after.title_given),
+        outcome: current.into_artifact().into(),
+    })
+}
+
+/// Makes a new version of an earlier one.
+///
+/// # Errors
+/// `ARTIFACT_VERSION_NOT_RESTORABLE` when there is no such version; `STORAGE_CORRUPT` when it is damaged.
+pub fn restore(
+    current: &ReadVersion,
+    wanted: Option<ReadVersion>,
+    restore: &ArtifactRestore,
+    now: Timestamp,
+) -> Result<NewVersion, StoreError> {
+    let ArtifactRestore {
+        id,
+        version,
+        expected_version: _,
+    } = restore;
+    let wanted = wanted.ok_or_else(|| Error::artifact_version_not_restorable(id, *version))?;
+    let state = wanted.checked()?.state();
+    // What is damaged now may be restored: all of it changes.
+    let changes = if current.is_sound() {
+        state.changes_from(&current.state())
+    } else {
+        ["title", "content", "metadata"].map(str::to_owned).to_vec()
+    };
+    Ok(NewVersion::after(current, state, changes, now))
+}
+
+/// What a write gives: the artifact, unless an earlier request with the same idempotency key made it. The record of that
+/// request has no content, so that none survives the artifact; the version is read again instead.
+#[derive(Debug, Clone)]
+pub struct ArtifactOutcome {
+    /// The artifact's id.
+    pub id: String,
+    /// Its version after the write.
+    pub version: i64,
+    /// The artifact.
+    pub artifact: Option<StoredArtifact>,
+}
+
+impl From<StoredArtifact> for ArtifactOutcome {
+    fn from(artifact: StoredArtifact) -> Self {
+        Self {
+            id: artifact.id.to_string(),
+            version: artifact.version,
+            artifact: Some(artifact),
+        }
+    }
+}
+
+impl Recorded for ArtifactOutcome {
+    fn to_record(&self) -> Record {
+        Record::Artifact {
+            id: self.id.clone(),
+            version: self.version,
+        }
+    }
+
+    fn from_record(record: Record) -> Option<Self> {
+        match record {
+            Record::Artifact { id, version } => Some(Self {
+                id,
+                version,
+                artifact: None,
+            }),
+            Record::Batch(_) | Record::Deleted(_) | Record::Once => None,
+        }
+    }
+}
