@@ -2,7 +2,7 @@
 
 use context_store::{ErrorByMessage, ItemOutcome, StoreError, StoredBatch};
 
-use crate::failure::Failure;
+use crate::pg::failure::Failure;
 
 /// Collects what became of the items. With `atomic` the first refusal is the error, and the transaction undoes the
 /// items before it; without it the refusal is that item's outcome.

@@ -1,11 +1,15 @@
 //! Columns of text that mean something else, read where the driver holds them: no copy of the text is made.
 
 use context_model::{JsonObject, ObjectText, Source};
-use diesel::deserialize::{self, FromSql, FromSqlRow};
-use diesel::pg::{Pg, PgValue};
-use diesel::sql_types::Text;
+use std::io::Write as _;
 
-use crate::failure::Unreadable;
+use diesel::deserialize::{self, FromSql, FromSqlRow};
+use diesel::expression::AsExpression;
+use diesel::pg::{Pg, PgValue};
+use diesel::serialize::{self, IsNull, Output, ToSql};
+use diesel::sql_types::{Json, Jsonb, Text};
+
+use crate::pg::failure::Unreadable;
 
 /// A `source` column.
 #[derive(Debug, Clone, Copy, FromSqlRow)]
@@ -62,5 +66,34 @@ pub(crate) struct MetadataText(pub Option<ObjectText>);
 impl FromSql<Text, Pg> for MetadataText {
     fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
         Ok(Self(ObjectText::from_slice(value.as_bytes()).ok()))
+    }
+}
+
+/// JSON text to be stored.
+#[derive(Debug, Clone, Copy, AsExpression)]
+#[diesel(sql_type = Json)]
+#[diesel(sql_type = Jsonb)]
+pub(crate) struct JsonText<'t>(pub &'t str);
+
+impl ToSql<Json, Pg> for JsonText<'_> {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        out.write_all(self.0.as_bytes())?;
+        Ok(IsNull::No)
+    }
+}
+
+impl ToSql<Jsonb, Pg> for JsonText<'_> {
+    /// `jsonb_recv`: the version of the format, then the text.
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        out.write_all(&[1])?;
+        out.write_all(self.0.as_bytes())?;
+        Ok(IsNull::No)
+    }
+}
+
+impl FromSql<Json, Pg> for LossyText {
+    /// json arrives as its text.
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        FromSql::<Text, Pg>::from_sql(value)
     }
 }

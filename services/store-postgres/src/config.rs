@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use context_store::Neighbourhood;
 
-use crate::target::Target;
+use crate::pg::target::Target;
 
 /// How the database is reached and used.
 #[derive(Debug, Clone)]

@@ -6,11 +6,11 @@ use diesel::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Text};
 
 use crate::columns::SourceColumn;
-use crate::failure::Failure;
 use crate::filter::within;
 use crate::images;
 use crate::neighbours::{self, Places};
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::tags;
 use crate::transaction::{ChangeKind, Transaction, Writing};
 

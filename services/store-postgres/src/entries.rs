@@ -3,37 +3,29 @@
 use context_model::{ContentType, Error, ObjectText, Reason, Timestamp};
 use context_store::seal::{self, Checked, Part, StoredContent};
 use context_store::{OwnerId, RowSelection, StoredEntry};
+use diesel::prelude::*;
 use diesel::sql_types::{Array, BigInt, Binary, Double, Nullable, Text};
-use diesel::{Queryable, QueryableByName};
+use diesel_async::RunQueryDsl;
 
 use crate::columns::{LossyText, MetadataText, SourceColumn};
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
 use crate::images::{self, Images};
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::schema::entries;
 
 /// An entry's row, without what only conditions need.
-#[derive(Debug, QueryableByName)]
+#[derive(Debug, Queryable)]
 pub(crate) struct EntryRow {
-    #[diesel(sql_type = BigInt)]
     pub id: i64,
-    #[diesel(sql_type = Text)]
     pub thread_id: String,
-    #[diesel(sql_type = BigInt)]
     pub image_count: i64,
-    #[diesel(sql_type = BigInt)]
     pub version: i64,
-    #[diesel(sql_type = BigInt)]
     pub created_at: i64,
-    #[diesel(sql_type = BigInt)]
     pub updated_at: i64,
-    #[diesel(sql_type = Array<Text>)]
     pub tags: Vec<String>,
-    #[diesel(sql_type = Text)]
     pub metadata: LossyText,
-    #[diesel(sql_type = Text)]
     pub text: LossyText,
-    #[diesel(sql_type = Nullable<Binary>)]
     pub seal: Option<Vec<u8>>,
 }
 
@@ -64,14 +56,23 @@ pub(crate) async fn find(
     owner: &OwnerId,
     id: i64,
 ) -> Result<Option<EntryRow>, Failure> {
-    let find = "SELECT id, thread_id, image_count, version, created_at, updated_at, tags, metadata::text AS metadata, text, seal \
-                FROM context.entries WHERE owner_id = ? AND id = ?";
-    let rows = sql::query(
-        conn,
-        Fragment::prepared(find, vec![Bind::text(owner.as_str()), Bind::Int(id)]),
-    )
-    .await?;
-    Ok(rows.into_iter().next())
+    Ok(entries::table
+        .find((owner.as_str(), id))
+        .select((
+            entries::id,
+            entries::thread_id,
+            entries::image_count,
+            entries::version,
+            entries::created_at,
+            entries::updated_at,
+            entries::tags,
+            entries::metadata,
+            entries::text,
+            entries::seal,
+        ))
+        .get_result(conn)
+        .await
+        .optional()?)
 }
 
 /// What a page's statement selects of the owner `o` and the entry `e`, which may be missing, behind `matches` and `score`:

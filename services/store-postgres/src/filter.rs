@@ -15,7 +15,7 @@ use context_model::{
     Condition, ContentType, Filter, MetadataPath, ThreadPattern, ThreadSet, end_of_prefix,
 };
 
-use crate::sql::{Bind, Fragment};
+use crate::pg::sql::{Bind, Fragment};
 
 /// The condition on rows of `entries` that an owner's entry satisfies the filter. `indexed` are the fields that have an
 /// index.

@@ -1,43 +1,25 @@
-//! What became of requests with an idempotency key, for 24 hours.
+//! Outcomes of requests with an idempotency key, kept for 24 hours.
 
 use context_model::Timestamp;
 use context_store::{Idempotency, OwnerId, Recorded, StoreError, Written};
-use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Binary, Text};
+use diesel::prelude::*;
+use diesel::sql_types::BigInt;
+use diesel_async::RunQueryDsl;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::{Failure, unreadable};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::fixed;
+use crate::pg::failure::{Failure, unreadable};
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
+use crate::schema::idempotency;
 
 /// Old outcomes forgotten by one request, so that none pays for all.
 const FORGOTTEN_AT_ONCE: i64 = 100;
-
-#[derive(QueryableByName)]
-struct Row {
-    #[diesel(sql_type = Binary)]
-    request_hash: Vec<u8>,
-    #[diesel(sql_type = Text)]
-    outcome: String,
-    #[diesel(sql_type = BigInt)]
-    revision: i64,
-}
 
 /// A key under which there may be an outcome.
 pub(crate) struct IsRecorded {
     pub key: String,
     pub now: Timestamp,
-}
-
-#[derive(QueryableByName)]
-struct Number {
-    #[diesel(sql_type = BigInt)]
-    number: i64,
-}
-
-async fn number(conn: &mut AsyncPgConnection, read: Fragment<'_>) -> Result<i64, Failure> {
-    let rows: Vec<Number> = sql::query(conn, read).await?;
-    Ok(rows.first().map_or(0, |row| row.number))
 }
 
 impl Reading for IsRecorded {
@@ -52,16 +34,13 @@ impl Reading for IsRecorded {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, bool)>, Failure> {
-        let read = "SELECT count(*) AS number FROM context.idempotency WHERE owner_id = ? AND key = ? AND at > ?";
-        let binds = vec![
-            Bind::text(owner.as_str()),
-            Bind::text(&self.key),
-            Bind::Int(Idempotency::forgotten_up_to(self.now)),
-        ];
-        Ok(Some((
-            0,
-            number(conn, Fragment::prepared(read, binds)).await? > 0,
-        )))
+        let found: i64 = idempotency::table
+            .find((owner.as_str(), &self.key))
+            .filter(idempotency::at.gt(Idempotency::forgotten_up_to(self.now)))
+            .count()
+            .get_result(conn)
+            .await?;
+        Ok(Some((0, found > 0)))
     }
 }
 
@@ -82,7 +61,13 @@ impl Reading for CountBytes {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, u64)>, Failure> {
-        let read = "SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ?), 0)::bigint AS number \
+        #[derive(QueryableByName)]
+        struct Bytes {
+            #[diesel(sql_type = BigInt)]
+            bytes: i64,
+        }
+        // Raw SQL: a sum of integers is numeric for diesel and has to be cast.
+        let read = "SELECT coalesce(sum(octet_length(key) + octet_length(outcome) + ?), 0)::bigint AS bytes \
                     FROM context.idempotency WHERE owner_id = ? AND at > ?";
         let forgotten = Bind::Int(Idempotency::forgotten_up_to(self.now));
         let binds = vec![
@@ -90,7 +75,8 @@ impl Reading for CountBytes {
             Bind::text(owner.as_str()),
             forgotten,
         ];
-        let bytes = number(conn, Fragment::prepared(read, binds)).await?;
+        let rows: Vec<Bytes> = sql::query(conn, Fragment::prepared(read, binds)).await?;
+        let bytes = rows.as_slice().first().map_or(0, |row| row.bytes);
         Ok(Some((0, u64::try_from(bytes).unwrap_or(0))))
     }
 }
@@ -106,33 +92,41 @@ pub(crate) async fn claim<T: Recorded>(
     key: &Idempotency,
     now: Timestamp,
 ) -> Result<Option<Written<T>>, Failure> {
-    let claim = "INSERT INTO context.idempotency AS i (owner_id, key, request_hash, outcome, revision, at) VALUES (?, ?, ?, '', 0, ?) \
-                 ON CONFLICT (owner_id, key) DO UPDATE SET request_hash = excluded.request_hash, outcome = '', revision = 0, \
-                 at = excluded.at WHERE i.at <= ?";
-    let binds = vec![
-        Bind::text(owner.as_str()),
-        Bind::text(&key.key),
-        Bind::Bytes(&key.request_hash),
-        Bind::Int(now.micros()),
-        Bind::Int(Idempotency::forgotten_up_to(now)),
-    ];
-    if sql::execute(conn, Fragment::prepared(claim, binds)).await? > 0 {
+    let unfinished = (
+        idempotency::request_hash.eq(&key.request_hash[..]),
+        idempotency::outcome.eq(""),
+        idempotency::revision.eq(0),
+        idempotency::at.eq(now.micros()),
+    );
+    let claim = diesel::insert_into(idempotency::table)
+        .values((
+            idempotency::owner_id.eq(owner.as_str()),
+            idempotency::key.eq(&key.key),
+            unfinished,
+        ))
+        .on_conflict((idempotency::owner_id, idempotency::key))
+        .do_update()
+        .set(unfinished);
+    let claim = diesel::query_dsl::methods::FilterDsl::filter(
+        claim,
+        idempotency::at.le(Idempotency::forgotten_up_to(now)),
+    );
+    if fixed!(claim).execute(conn).await? > 0 {
         forget(conn, owner, now).await?;
         return Ok(None);
     }
-    let read = "SELECT request_hash, outcome, revision FROM context.idempotency WHERE owner_id = ? AND key = ?";
-    let rows: Vec<Row> = sql::query(
-        conn,
-        Fragment::prepared(read, vec![Bind::text(owner.as_str()), Bind::text(&key.key)]),
-    )
-    .await?;
-    // Forgotten by another request just now: this one comes too late by a day and a moment.
-    let Some(Row {
-        request_hash,
-        outcome,
-        revision,
-    }) = rows.into_iter().next()
-    else {
+    let found: Option<(Vec<u8>, String, i64)> = idempotency::table
+        .find((owner.as_str(), &key.key))
+        .select((
+            idempotency::request_hash,
+            idempotency::outcome,
+            idempotency::revision,
+        ))
+        .get_result(conn)
+        .await
+        .optional()?;
+    // Deleted by another request just now: this one comes too late by a day and a moment.
+    let Some((request_hash, outcome, revision)) = found else {
         return Err(Failure::Rejected(StoreError::Overloaded));
     };
     key.check(&request_hash)?;
@@ -142,12 +136,13 @@ pub(crate) async fn claim<T: Recorded>(
     Ok(Some(Written { outcome, revision }))
 }
 
-/// Forgets some of the owner's old outcomes, and waits for nobody who does the same.
+/// Deletes some of the owner's old outcomes, except those that another request is deleting.
 async fn forget(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
     now: Timestamp,
 ) -> Result<(), Failure> {
+    // Raw SQL: diesel has no SKIP LOCKED in a subquery.
     let forget = "DELETE FROM context.idempotency WHERE owner_id = ? AND key IN (SELECT key FROM context.idempotency \
                   WHERE owner_id = ? AND at <= ? ORDER BY at LIMIT ? FOR UPDATE SKIP LOCKED)";
     let binds = vec![
@@ -169,14 +164,10 @@ pub(crate) async fn record<T: Recorded>(
 ) -> Result<(), Failure> {
     let outcome = serde_json::to_string(&written.outcome.to_record())
         .map_err(|e| Failure::Rejected(StoreError::Internal(e.into())))?;
-    let keep =
-        "UPDATE context.idempotency SET outcome = ?, revision = ? WHERE owner_id = ? AND key = ?";
-    let binds = vec![
-        Bind::text(outcome),
-        Bind::Int(written.revision),
-        Bind::text(owner.as_str()),
-        Bind::text(&key.key),
-    ];
-    sql::execute(conn, Fragment::prepared(keep, binds)).await?;
+    let record = diesel::update(idempotency::table.find((owner.as_str(), &key.key))).set((
+        idempotency::outcome.eq(outcome),
+        idempotency::revision.eq(written.revision),
+    ));
+    fixed!(record).execute(conn).await?;
     Ok(())
 }

@@ -4,28 +4,31 @@ use std::collections::HashMap;
 
 use context_model::{ImageBytes, ImageInput, Metadata, NewImage};
 use context_store::{OwnerId, seal};
-use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel::prelude::*;
+use diesel::sql_types::Binary;
+use diesel_async::RunQueryDsl;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::columns::LossyText;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::fixed;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::schema::images;
 
-#[derive(QueryableByName)]
-struct ImageRow {
-    #[diesel(sql_type = BigInt)]
-    id: i64,
-    #[diesel(sql_type = Text)]
-    mime_type: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    metadata: Option<String>,
-    #[diesel(sql_type = BigInt)]
-    position: i64,
-    #[diesel(sql_type = Binary)]
-    data: Vec<u8>,
-    #[diesel(sql_type = Nullable<Binary>)]
-    seal: Option<Vec<u8>>,
+define_sql_function! {
+    /// Bytes of a value; its length is stored beside it, so that it is not read.
+    fn octet_length(data: Binary) -> Integer;
 }
+
+/// Id, position, media type, metadata, data and checksum.
+type ImageRow = (
+    i64,
+    i64,
+    String,
+    Option<LossyText>,
+    Vec<u8>,
+    Option<Vec<u8>>,
+);
 
 /// An entry's images.
 #[derive(Debug)]
@@ -55,6 +58,7 @@ pub(crate) async fn insert(
     if given.is_empty() {
         return Ok(());
     }
+    // Raw SQL for `unnest`: any number of images with one text.
     let insert = "INSERT INTO context.images (owner_id, id, position, mime_type, metadata, data, seal) \
                   SELECT ?, ?, i.place - 1, i.mime_type, i.metadata::json, i.data, i.seal \
                   FROM unnest(?, ?, ?, ?) WITH ORDINALITY AS i(mime_type, metadata, data, seal, place)";
@@ -102,8 +106,12 @@ pub(crate) async fn delete(
     owner: &OwnerId,
     ids: &[i64],
 ) -> Result<(), Failure> {
-    let delete = "DELETE FROM context.images WHERE owner_id = ? AND id = ANY(?)";
-    sql::execute(conn, Fragment::prepared(delete, of(owner, ids))).await?;
+    let delete = diesel::delete(
+        images::table
+            .filter(images::owner_id.eq(owner.as_str()))
+            .filter(images::id.eq_any(ids)),
+    );
+    fixed!(delete).execute(conn).await?;
     Ok(())
 }
 
@@ -123,18 +131,15 @@ pub(crate) async fn bytes(
     owner: &OwnerId,
     ids: &[i64],
 ) -> Result<u64, Failure> {
-    #[derive(QueryableByName)]
-    struct Size {
-        #[diesel(sql_type = BigInt)]
-        bytes: i64,
-    }
-    // The length of a stored value is beside it.
-    let sum = "SELECT coalesce(sum(octet_length(data)), 0)::bigint AS bytes FROM context.images WHERE owner_id = ? AND id = ANY(?)";
-    let rows: Vec<Size> = sql::query(conn, Fragment::prepared(sum, of(owner, ids))).await?;
-    Ok(rows
-        .first()
-        .and_then(|row| u64::try_from(row.bytes).ok())
-        .unwrap_or(0))
+    let lengths = images::table
+        .filter(images::owner_id.eq(owner.as_str()))
+        .filter(images::id.eq_any(ids))
+        .select(octet_length(images::data));
+    let lengths: Vec<i32> = fixed!(lengths).load(conn).await?;
+    Ok(lengths
+        .iter()
+        .map(|length| u64::from(length.unsigned_abs()))
+        .sum())
 }
 
 /// The images of these entries by id, each entry's in order.
@@ -143,18 +148,22 @@ pub(crate) async fn load(
     owner: &OwnerId,
     ids: &[i64],
 ) -> Result<HashMap<i64, Images>, Failure> {
-    let select = "SELECT id, position, mime_type, metadata::text AS metadata, data, seal FROM context.images WHERE owner_id = ? AND id = ANY(?) \
-                  ORDER BY id, position";
+    let rows = images::table
+        .filter(images::owner_id.eq(owner.as_str()))
+        .filter(images::id.eq_any(ids))
+        .order((images::id, images::position))
+        .select((
+            images::id,
+            images::position,
+            images::mime_type,
+            images::metadata,
+            images::data,
+            images::seal,
+        ));
+    let rows: Vec<ImageRow> = fixed!(rows).load(conn).await?;
     let mut found: HashMap<i64, Images> = HashMap::new();
-    for row in sql::query::<ImageRow>(conn, Fragment::prepared(select, of(owner, ids))).await? {
-        let ImageRow {
-            id,
-            mime_type,
-            metadata,
-            position,
-            data,
-            seal,
-        } = row;
+    for (id, position, mime_type, metadata, data, seal) in rows {
+        let metadata = metadata.map(|LossyText(json)| json);
         let images = found.entry(id).or_default();
         images.sound &= seal::agrees(seal.as_deref(), || {
             seal::image(id, position, &mime_type, metadata.as_deref(), &data)
@@ -171,8 +180,4 @@ pub(crate) async fn load(
         });
     }
     Ok(found)
-}
-
-fn of<'v>(owner: &'v OwnerId, ids: &[i64]) -> Vec<Bind<'v>> {
-    vec![Bind::text(owner.as_str()), Bind::ints(ids.iter().copied())]
 }

@@ -6,8 +6,8 @@
 
 use context_store::{Neighbourhood, OwnerId};
 
-use crate::connection::AsyncPgConnection;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// An array of the lexemes of the neighbours of the place that follows this text, its limits after it.
 const LEXEMES_BEFORE: &str = "array_to_tsvector(ARRAY(SELECT unnest(tsvector_to_array(ts_filter(n.words, '{c}'))) \

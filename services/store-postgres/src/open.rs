@@ -9,12 +9,12 @@ use diesel::sql_types::{BigInt, Bool, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
 use crate::config::Config;
-use crate::connection::{AsyncPgConnection, ConnectError, connect};
 use crate::filter;
 use crate::fts::Language;
-use crate::sql::{self, Bind, Fragment};
-use crate::target::Target;
-use crate::tls::{Tls, TlsError};
+use crate::pg::connection::{AsyncPgConnection, ConnectError, connect};
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::pg::target::Target;
+use crate::pg::tls::{Tls, TlsError};
 use crate::vectors::make_tables;
 
 /// Each step in order; the schema's version is how many of them a database has.

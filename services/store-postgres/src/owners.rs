@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use context_store::OwnerId;
 use context_store::rules::ids;
-use diesel::QueryableByName;
-use diesel::sql_types::BigInt;
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::fixed;
+use crate::pg::failure::Failure;
+use crate::schema::owner_ids;
 
 /// Ids taken from the database at a time. What is left of a block when the service stops is never used.
 const BLOCK: i64 = 128;
@@ -75,19 +76,15 @@ async fn lease(
     owner: &OwnerId,
     count: i64,
 ) -> Result<Range<i64>, Failure> {
-    #[derive(QueryableByName)]
-    struct Next {
-        #[diesel(sql_type = BigInt)]
-        next_id: i64,
-    }
-    let statement = "INSERT INTO context.owner_ids AS o (owner_id, next_id) VALUES (?, 1 + ?) \
-                     ON CONFLICT (owner_id) DO UPDATE SET next_id = o.next_id + ? RETURNING next_id";
-    let binds = vec![
-        Bind::text(owner.as_str()),
-        Bind::Int(count),
-        Bind::Int(count),
-    ];
-    let rows: Vec<Next> = sql::query(conn, Fragment::prepared(statement, binds)).await?;
-    let end = rows.first().map_or(0, |row| row.next_id);
-    Ok(ids::leased(count, end)?)
+    let lease = diesel::insert_into(owner_ids::table)
+        .values((
+            owner_ids::owner_id.eq(owner.as_str()),
+            owner_ids::next_id.eq(count.saturating_add(1)),
+        ))
+        .on_conflict(owner_ids::owner_id)
+        .do_update()
+        .set(owner_ids::next_id.eq(owner_ids::next_id + count))
+        .returning(owner_ids::next_id);
+    let next: i64 = fixed!(lease).get_result(conn).await?;
+    Ok(ids::leased(count, next)?)
 }

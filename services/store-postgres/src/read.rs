@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use context_model::{Filter, MetadataPath};
 use context_store::OwnerId;
-use diesel::QueryableByName;
-use diesel::sql_types::{BigInt, Bool};
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::schema::owners;
 
 /// A read. It may be run more than once.
 pub(crate) trait Reading: Sync {
@@ -64,7 +64,7 @@ pub(crate) async fn begin_for(
     Ok(needed)
 }
 
-/// Ends it. What was read is read: whoever uses the connection next hears whether this worked.
+/// Ends it. An error concerns only the connection, and is returned by its next statement.
 pub(crate) async fn commit(conn: &mut AsyncPgConnection) -> Result<(), Failure> {
     conn.send_batch("COMMIT").await;
     Ok(())
@@ -75,33 +75,22 @@ pub(crate) async fn revision(
     conn: &mut AsyncPgConnection,
     owner: &OwnerId,
 ) -> Result<Option<i64>, Failure> {
-    #[derive(QueryableByName)]
-    struct Revision {
-        #[diesel(sql_type = BigInt)]
-        revision: i64,
-    }
-    let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
-    let rows: Vec<Revision> = sql::query(
-        conn,
-        Fragment::prepared(read, vec![Bind::text(owner.as_str())]),
-    )
-    .await?;
-    Ok(rows.first().map(|row| row.revision))
+    Ok(owners::table
+        .find(owner.as_str())
+        .select(owners::revision)
+        .get_result(conn)
+        .await
+        .optional()?)
+}
+
+define_sql_function! {
+    /// Whether this server is a standby.
+    fn pg_is_in_recovery() -> Bool;
 }
 
 /// Whether this server only follows another one, so that later revisions may come without a write here.
 pub(crate) async fn is_standby(conn: &mut AsyncPgConnection) -> Result<bool, Failure> {
-    #[derive(QueryableByName)]
-    struct Recovery {
-        #[diesel(sql_type = Bool)]
-        standby: bool,
-    }
-    let rows: Vec<Recovery> = sql::query(
-        conn,
-        Fragment::prepared("SELECT pg_is_in_recovery() AS standby", Vec::new()),
-    )
-    .await?;
-    Ok(rows.first().is_some_and(|row| row.standby))
+    Ok(diesel::select(pg_is_in_recovery()).get_result(conn).await?)
 }
 
 /// Reads no more than the revision.

@@ -7,13 +7,13 @@ use context_model::{Filter, MetadataPath};
 use context_store::bm25::{B, K1, PADDING};
 use context_store::{FtsPage, FtsSearch, OwnerId, Page, RowSelection, ScoredEntry, SearchPage};
 
-use crate::connection::AsyncPgConnection;
 use crate::entries::{self, Loaded};
-use crate::failure::Failure;
 use crate::filter;
 use crate::fts::{self, Language};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::{Reading, begin, begin_for, commit};
-use crate::sql::{self, Bind, Fragment};
 
 /// Entries by id, newest first.
 pub(crate) struct Get {

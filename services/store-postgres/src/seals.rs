@@ -11,9 +11,9 @@ use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
 use crate::columns::LossyText;
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::store::PostgresStore;
 
 /// Rows passed over in one step, and rows sealed in one, at most; images are larger.

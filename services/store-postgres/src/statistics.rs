@@ -5,11 +5,11 @@ use context_store::{Idempotency, OwnerId, StoreStatistics, Usage};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
 use crate::filter::within;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
 
 /// The owner's counts, nearly all from its row.
 pub(crate) struct Statistics {

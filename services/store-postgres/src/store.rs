@@ -17,14 +17,14 @@ use diesel_async::SimpleAsyncConnection as _;
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::Config;
-use crate::connection::AsyncPgConnection;
 use crate::delete_entries::DeleteEntries;
-use crate::failure::Failure;
 use crate::fts::{self, Language};
 use crate::idempotency::{CountBytes, IsRecorded};
 use crate::open::{self, OpenError, SCHEMA_VERSION};
 use crate::owners::Ids;
-use crate::pool::{Lease, Pool};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::pool::{Lease, Pool};
 use crate::read::{Reading, RevisionAlone, is_standby};
 use crate::read_entries::{Get, Ranked, Search};
 use crate::statistics::{CountUsage, Statistics, StatisticsWithin};

@@ -9,12 +9,12 @@ use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
 
 use crate::batch::Outcomes;
 use crate::entries;
-use crate::failure::Failure;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language};
 use crate::images;
 use crate::neighbours::{Place, context_of};
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// Entries to store in order.

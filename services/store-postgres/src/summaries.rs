@@ -7,12 +7,16 @@ use context_store::{
     WriteOptions,
 };
 use diesel::QueryableByName;
+use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
+use diesel_async::RunQueryDsl;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::fixed;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
+use crate::schema::entries;
 use crate::store::PostgresStore;
 use crate::transaction::{Transaction, Writing};
 
@@ -146,15 +150,11 @@ impl Writing for Add {
             version,
             summary,
         } = &self.0;
-        let add =
-            "UPDATE context.entries SET summary = ? WHERE owner_id = ? AND id = ? AND version = ?";
-        let binds = vec![
-            Bind::text(summary),
-            Bind::text(transaction.owner.as_str()),
-            Bind::Int(*id),
-            Bind::Int(*version),
-        ];
-        Ok(sql::execute(transaction.conn, Fragment::prepared(add, binds)).await? as u64)
+        let of_version = entries::table
+            .find((transaction.owner.as_str(), id))
+            .filter(entries::version.eq(version));
+        let update = fixed!(diesel::update(of_version).set(entries::summary.eq(summary)));
+        Ok(update.execute(transaction.conn).await? as u64)
     }
 }
 
@@ -177,6 +177,7 @@ impl Reading for Count {
             #[diesel(sql_type = BigInt)]
             count: i64,
         }
+        // Raw SQL: with '' as a bound value the partial index `entries_with_summary` would not be used.
         let count =
             "SELECT count(*) AS count FROM context.entries WHERE owner_id = ? AND summary <> ''";
         let rows: Vec<Row> = sql::query(
@@ -184,6 +185,9 @@ impl Reading for Count {
             Fragment::prepared(count, vec![Bind::text(owner.as_str())]),
         )
         .await?;
-        Ok(Some((0, rows.first().map_or(0, |row| row.count))))
+        Ok(Some((
+            0,
+            rows.as_slice().first().map_or(0, |row| row.count),
+        )))
     }
 }

@@ -2,9 +2,9 @@
 
 use context_store::OwnerId;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// Adds tags of an entry to the index.
 pub(crate) async fn add(

@@ -3,45 +3,32 @@
 use context_model::{SourceCounts, Thread, ThreadSet, Timestamp};
 use context_store::rules::thread::{ThreadEnds, ThreadState};
 use context_store::{OwnerId, Page, ThreadsPage, clock};
-use diesel::QueryableByName;
+use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel_async::RunQueryDsl;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
 use crate::filter::within;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::{PipelineDsl as _, fixed};
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
+use crate::schema::threads;
 
 /// One thread's row.
-#[derive(Debug, QueryableByName)]
+#[derive(Debug, Queryable, QueryableByName, Selectable)]
+#[diesel(table_name = threads)]
 struct ThreadRow {
-    #[diesel(sql_type = Text)]
     thread_id: String,
-    #[diesel(sql_type = BigInt)]
     entry_count: i64,
-    #[diesel(sql_type = BigInt)]
     user_count: i64,
-    #[diesel(sql_type = BigInt)]
     agent_count: i64,
-    #[diesel(sql_type = BigInt)]
     multimodal_count: i64,
-    #[diesel(sql_type = BigInt)]
     first_entry: i64,
-    #[diesel(sql_type = BigInt)]
     last_entry: i64,
-    #[diesel(sql_type = BigInt)]
     last_id: i64,
-    #[diesel(sql_type = Text)]
     last_source: String,
-    #[diesel(sql_type = BigInt)]
     last_hash: i64,
-}
-
-/// The columns of [`ThreadRow`].
-macro_rules! columns {
-    () => {
-        "thread_id, entry_count, user_count, agent_count, multimodal_count, first_entry, last_entry, last_id, last_source, last_hash"
-    };
 }
 
 impl From<ThreadRow> for ThreadState {
@@ -73,14 +60,6 @@ impl From<ThreadRow> for ThreadState {
     }
 }
 
-async fn load(
-    conn: &mut AsyncPgConnection,
-    statement: Fragment<'_>,
-) -> Result<Vec<ThreadState>, Failure> {
-    let rows: Vec<ThreadRow> = sql::query(conn, statement).await?;
-    Ok(rows.into_iter().map(ThreadState::from).collect())
-}
-
 /// Locks these threads, which are sorted, and gives their rows; those that do not exist are made, without entries.
 pub(crate) async fn lock_or_create(
     conn: &mut AsyncPgConnection,
@@ -95,16 +74,17 @@ pub(crate) async fn lock_or_create(
             return Ok(there);
         }
     }
-    // Rows are inserted, or else locked, in the order they are given.
-    const SQL: &str = concat!(
-        "INSERT INTO context.threads AS t (owner_id, ",
-        columns!(),
-        ") SELECT ?, n.thread_id, 0, 0, 0, 0, 0, 0, 0, '', 0 FROM unnest(?) WITH ORDINALITY AS n(thread_id, place) ORDER BY n.place ",
-        "ON CONFLICT (owner_id, thread_id) DO UPDATE SET entry_count = t.entry_count RETURNING ",
-        columns!(),
-    );
+    // Raw SQL for `unnest`: rows are inserted, or else locked, in the order they are given.
+    const SQL: &str = "INSERT INTO context.threads AS t (owner_id, thread_id, entry_count, user_count, agent_count, \
+                       multimodal_count, first_entry, last_entry, last_id, last_source, last_hash) \
+                       SELECT ?, n.thread_id, 0, 0, 0, 0, 0, 0, 0, '', 0 \
+                       FROM unnest(?) WITH ORDINALITY AS n(thread_id, place) ORDER BY n.place \
+                       ON CONFLICT (owner_id, thread_id) DO UPDATE SET entry_count = t.entry_count \
+                       RETURNING thread_id, entry_count, user_count, agent_count, multimodal_count, \
+                       first_entry, last_entry, last_id, last_source, last_hash";
     let binds = vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)];
-    load(conn, Fragment::prepared(SQL, binds)).await
+    let rows: Vec<ThreadRow> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
+    Ok(rows.into_iter().map(ThreadState::from).collect())
 }
 
 /// Locks those of these threads that exist, in order, and gives their rows.
@@ -113,22 +93,23 @@ pub(crate) async fn lock(
     owner: &OwnerId,
     thread_ids: &[String],
 ) -> Result<Vec<ThreadState>, Failure> {
-    if let [thread_id] = thread_ids {
-        const ONE: &str = concat!(
-            "SELECT ",
-            columns!(),
-            " FROM context.threads WHERE owner_id = ? AND thread_id = ? FOR UPDATE"
-        );
-        let binds = vec![Bind::text(owner.as_str()), Bind::text(thread_id)];
-        return load(conn, Fragment::prepared(ONE, binds)).await;
-    }
-    const SQL: &str = concat!(
-        "SELECT ",
-        columns!(),
-        " FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?) ORDER BY thread_id FOR UPDATE",
-    );
-    let binds = vec![Bind::text(owner.as_str()), Bind::texts(thread_ids)];
-    load(conn, Fragment::prepared(SQL, binds)).await
+    let rows: Vec<ThreadRow> = if let [thread_id] = thread_ids {
+        threads::table
+            .find((owner.as_str(), thread_id))
+            .select(ThreadRow::as_select())
+            .for_update()
+            .load(conn)
+            .await?
+    } else {
+        let query = threads::table
+            .filter(threads::owner_id.eq(owner.as_str()))
+            .filter(threads::thread_id.eq_any(thread_ids))
+            .order(threads::thread_id)
+            .select(ThreadRow::as_select())
+            .for_update();
+        fixed!(query).load(conn).await?
+    };
+    Ok(rows.into_iter().map(ThreadState::from).collect())
 }
 
 /// Writes rows that changed; threads without entries go.
@@ -140,22 +121,18 @@ pub(crate) async fn write(
     let (kept, gone): (Vec<&ThreadState>, Vec<&ThreadState>) =
         rows.iter().partition(|row| row.entry_count > 0);
     if let [row] = kept.as_slice() {
-        let update = "UPDATE context.threads SET entry_count = ?, user_count = ?, agent_count = ?, multimodal_count = ?, first_entry = ?, \
-                      last_entry = ?, last_id = ?, last_source = ?, last_hash = ? WHERE owner_id = ? AND thread_id = ?";
-        let binds = vec![
-            Bind::Int(row.entry_count),
-            Bind::Int(row.user_count),
-            Bind::Int(row.agent_count),
-            Bind::Int(row.multimodal_count),
-            Bind::Int(row.first_entry),
-            Bind::Int(row.last_entry),
-            Bind::Int(row.last_id),
-            Bind::text(row.last_source.as_str()),
-            Bind::Int(row.last_hash),
-            Bind::text(owner.as_str()),
-            Bind::text(row.thread_id.as_str()),
-        ];
-        sql::send(conn, Fragment::prepared(update, binds)).await?;
+        let update = diesel::update(threads::table.find((owner.as_str(), &row.thread_id))).set((
+            threads::entry_count.eq(row.entry_count),
+            threads::user_count.eq(row.user_count),
+            threads::agent_count.eq(row.agent_count),
+            threads::multimodal_count.eq(row.multimodal_count),
+            threads::first_entry.eq(row.first_entry),
+            threads::last_entry.eq(row.last_entry),
+            threads::last_id.eq(row.last_id),
+            threads::last_source.eq(&row.last_source),
+            threads::last_hash.eq(row.last_hash),
+        ));
+        fixed!(update).send(conn).await?;
     } else if !kept.is_empty() {
         let ints = |value: fn(&ThreadState) -> i64| Bind::ints(kept.iter().map(|row| value(row)));
         let update = "UPDATE context.threads AS t SET entry_count = n.entry_count, user_count = n.user_count, agent_count = n.agent_count, \
@@ -188,17 +165,13 @@ pub(crate) async fn write(
         sql::send(conn, Fragment::prepared(update, binds)).await?;
     }
     if !gone.is_empty() {
-        let names = Bind::Texts(
-            gone.iter()
-                .map(|row| row.thread_id.as_str().into())
-                .collect(),
+        let names: Vec<&str> = gone.iter().map(|row| row.thread_id.as_str()).collect();
+        let delete = diesel::delete(
+            threads::table
+                .filter(threads::owner_id.eq(owner.as_str()))
+                .filter(threads::thread_id.eq_any(names)),
         );
-        let delete = "DELETE FROM context.threads WHERE owner_id = ? AND thread_id = ANY(?)";
-        sql::send(
-            conn,
-            Fragment::prepared(delete, vec![Bind::text(owner.as_str()), names]),
-        )
-        .await?;
+        fixed!(delete).send(conn).await?;
     }
     Ok(())
 }
@@ -340,7 +313,7 @@ impl Reading for List {
             Bind::text(owner.as_str()),
         ];
         let rows: Vec<Listed> = sql::query(conn, Fragment::prepared(SQL, binds)).await?;
-        let Some(first) = rows.first() else {
+        let Some(first) = rows.as_slice().first() else {
             return Ok(None);
         };
         let (revision, total) = (first.revision, first.thread_count);
@@ -392,7 +365,7 @@ impl List {
             .bind(Bind::text(owner.as_str()))
             .push(" ORDER BY t.last_entry DESC, t.last_id DESC");
         let rows: Vec<Listed> = sql::query(conn, select).await?;
-        let Some(first) = rows.first() else {
+        let Some(first) = rows.as_slice().first() else {
             return Ok(None);
         };
         let (revision, total) = (first.revision, first.thread_count);

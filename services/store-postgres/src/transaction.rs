@@ -8,13 +8,16 @@ use context_model::Timestamp;
 use context_store::rules::counts::EntryCounts;
 use context_store::rules::thread::ThreadState;
 use context_store::{Embedding, OwnerId, Recorded, StoreError, WriteOptions, Written};
-use diesel::QueryableByName;
+use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
 use crate::idempotency;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::PipelineDsl as _;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::read;
+use crate::schema::owners;
 use crate::threads;
 use crate::vectors::ToEmbed;
 
@@ -295,36 +298,42 @@ impl<'c> Transaction<'c> {
             changes.clear();
         }
         let (first, later) = changes.split_at(changes.len().min(CHANGES_AT_ONCE));
-        let last = if first.is_empty() {
-            self.read_revision()
-        } else {
-            self.bump(first, changes.len())
-        };
+        let bump = (!first.is_empty()).then(|| self.bump(first, changes.len()));
         if options.idempotency.is_none() && later.is_empty() {
             committing.store(true, Ordering::Relaxed);
-            let rows: Vec<Revision> = sql::query_and_end(self.conn, last, COMMIT).await?;
-            return Ok(Written {
-                outcome,
-                revision: rows.first().map_or(0, |row| row.revision),
-            });
+            let revision = match bump {
+                Some(bump) => sql::query_and_end::<Revision>(self.conn, bump, COMMIT)
+                    .await?
+                    .pop()
+                    .map(|row| row.revision),
+                None => self.read_revision_and_commit().await?,
+            };
+            let revision = revision.unwrap_or(0);
+            return Ok(Written { outcome, revision });
         }
-        let rows: Vec<Revision> = sql::query(self.conn, last).await?;
-        let written = Written {
-            outcome,
-            revision: rows.first().map_or(0, |row| row.revision),
+        let revision = match bump {
+            Some(bump) => sql::query::<Revision>(self.conn, bump)
+                .await?
+                .pop()
+                .map(|row| row.revision),
+            None => read::revision(self.conn, self.owner).await?,
         };
-        self.log(later, written.revision).await?;
+        let revision = revision.unwrap_or(0);
+        let written = Written { outcome, revision };
+        self.log(later, revision).await?;
         if let Some(key) = &options.idempotency {
             idempotency::record(self.conn, self.owner, key, &written).await?;
         }
         committing.store(true, Ordering::Relaxed);
-        sql::query_and_end::<Revision>(self.conn, self.read_revision(), COMMIT).await?;
+        self.read_revision_and_commit().await?;
         Ok(written)
     }
 
-    fn read_revision(&self) -> Fragment<'c> {
-        let read = "SELECT revision FROM context.owners WHERE owner_id = ?";
-        Fragment::prepared(read, vec![Bind::text(self.owner.as_str())])
+    async fn read_revision_and_commit(&mut self) -> Result<Option<i64>, Failure> {
+        let revision = owners::table
+            .find(self.owner.as_str())
+            .select(owners::revision);
+        Ok(revision.load_and_end(self.conn, COMMIT).await?.pop())
     }
 
     /// Counts the changes and writes them, each with a statement of its own. Citus would send what one part of a statement

@@ -10,7 +10,7 @@ mod write;
 pub use source::PostgresSource;
 pub use target::PostgresTarget;
 
-use crate::connection::AsyncPgConnection;
+use crate::pg::connection::AsyncPgConnection;
 use context_store::transfer::{Table, TransferError};
 use diesel_async::SimpleAsyncConnection as _;
 

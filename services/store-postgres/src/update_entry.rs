@@ -3,17 +3,19 @@
 use context_model::{EntryUpdate, Error};
 use context_store::rules::entry::{self, tag_changes};
 use context_store::{ItemOutcome, Neighbourhood, StoredBatch};
-use diesel::QueryableByName;
-use diesel::sql_types::Text;
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
 
 use crate::batch::Outcomes;
 use crate::entries;
-use crate::failure::Failure;
 use crate::filter::folded_json;
 use crate::fts::{Document, Language};
 use crate::images;
 use crate::neighbours::{self, Places};
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::dsl::fixed;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::schema::entries as table;
 use crate::tags;
 use crate::transaction::{ChangeKind, Transaction, Writing};
 
@@ -76,20 +78,17 @@ impl Writing for UpdateEntries {
 
 impl UpdateEntries {
     async fn threads(&self, transaction: &mut Transaction<'_>) -> Result<Vec<String>, Failure> {
-        #[derive(QueryableByName)]
-        struct Row {
-            #[diesel(sql_type = Text)]
-            thread_id: String,
-        }
-        let find =
-            "SELECT DISTINCT thread_id FROM context.entries WHERE owner_id = ? AND id = ANY(?)";
-        let ids = Bind::ints(self.updates.iter().map(|prepared| prepared.update.id));
-        let rows: Vec<Row> = sql::query(
-            transaction.conn,
-            Fragment::prepared(find, vec![Bind::text(transaction.owner.as_str()), ids]),
-        )
-        .await?;
-        Ok(rows.into_iter().map(|row| row.thread_id).collect())
+        let ids: Vec<i64> = self
+            .updates
+            .iter()
+            .map(|prepared| prepared.update.id)
+            .collect();
+        let threads = table::table
+            .filter(table::owner_id.eq(transaction.owner.as_str()))
+            .filter(table::id.eq_any(ids))
+            .select(table::thread_id)
+            .distinct();
+        Ok(fixed!(threads).load(transaction.conn).await?)
     }
 }
 

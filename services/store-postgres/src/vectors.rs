@@ -21,6 +21,6 @@ mod use_model;
 mod write;
 
 pub(crate) use tables::{Vectors, make as make_tables};
-pub(crate) use types::{Vector, VectorRef};
+pub(crate) use types::{Vector, VectorType};
 pub(crate) use use_model::{current as current_set, make as make_set};
 pub(crate) use write::ToEmbed;

@@ -9,33 +9,27 @@ use context_store::{
     ArtifactHistory, ArtifactPage, ArtifactsPage, AtRevision, ListedArtifact, ListedVersion,
     OwnerId, PageStart, StoreError, StoredArtifact, VersionLookup,
 };
-use diesel::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel_async::RunQueryDsl;
 
 use crate::columns::{LossyText, MetadataColumn};
-use crate::connection::AsyncPgConnection;
-use crate::failure::{Failure, unreadable};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::{Failure, unreadable};
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::{Reading, begin, commit, revision};
-use crate::sql::{self, Bind, Fragment};
+use crate::schema::{artifact_versions, artifacts};
 
 /// A version with its artifact's time of creation.
-#[derive(Debug, QueryableByName)]
+#[derive(Debug, Queryable)]
 struct VersionRow {
-    #[diesel(sql_type = BigInt)]
     created_at: i64,
-    #[diesel(sql_type = BigInt)]
     version: i64,
-    #[diesel(sql_type = BigInt)]
     at: i64,
-    #[diesel(sql_type = Bool)]
     title_given: bool,
-    #[diesel(sql_type = Text)]
-    title: String,
-    #[diesel(sql_type = Text)]
+    title: LossyText,
     metadata: LossyText,
-    #[diesel(sql_type = Text)]
     content: LossyText,
-    #[diesel(sql_type = Nullable<Binary>)]
     seal: Option<Vec<u8>>,
 }
 
@@ -46,7 +40,7 @@ impl VersionRow {
             version,
             at,
             title_given,
-            title,
+            title: LossyText(title),
             metadata: LossyText(metadata),
             content: LossyText(content),
             seal,
@@ -86,22 +80,34 @@ pub(crate) async fn unchecked_version(
     id: &ArtifactId,
     number: Option<i64>,
 ) -> Result<Option<ReadVersion>, Failure> {
-    let mut select = Fragment::prepared(
-        "SELECT a.created_at, v.version, v.at, v.title_given, v.title, v.metadata::text AS metadata, v.content, v.seal \
-         FROM context.artifacts AS a JOIN context.artifact_versions AS v ON v.owner_id = a.owner_id \
-         AND v.artifact_id = a.artifact_id AND v.version = ",
-        Vec::new(),
+    let columns = (
+        artifacts::created_at,
+        artifact_versions::version,
+        artifact_versions::at,
+        artifact_versions::title_given,
+        artifact_versions::title,
+        artifact_versions::metadata,
+        artifact_versions::content,
+        artifact_versions::seal,
     );
-    match number {
-        Some(number) => select.bind(Bind::Int(number)),
-        None => select.push("a.version"),
-    };
-    select
-        .push(" WHERE a.owner_id = ")
-        .bind(Bind::text(owner.as_str()))
-        .push(" AND a.artifact_id = ")
-        .bind(Bind::text(id.to_string()));
-    let found: Option<VersionRow> = sql::query(conn, select).await?.pop();
+    let of_artifact = artifact_versions::owner_id
+        .eq(artifacts::owner_id)
+        .and(artifact_versions::artifact_id.eq(artifacts::artifact_id));
+    let versions = artifacts::table
+        .find((owner.as_str(), id.to_string()))
+        .inner_join(artifact_versions::table.on(of_artifact))
+        .select(columns);
+    let found: Option<VersionRow> = match number {
+        Some(number) => {
+            let version = artifact_versions::version.eq(number);
+            versions.filter(version).get_result(conn).await
+        }
+        None => {
+            let current = artifact_versions::version.eq(artifacts::version);
+            versions.filter(current).get_result(conn).await
+        }
+    }
+    .optional()?;
     Ok(found.map(|row| row.of(*id)))
 }
 
@@ -111,19 +117,12 @@ pub(crate) async fn current_version(
     owner: &OwnerId,
     id: &ArtifactId,
 ) -> Result<Option<i64>, Failure> {
-    #[derive(QueryableByName)]
-    struct CurrentVersion {
-        #[diesel(sql_type = BigInt)]
-        version: i64,
-    }
-    let select = "SELECT version FROM context.artifacts WHERE owner_id = ? AND artifact_id = ?";
-    let binds = vec![Bind::text(owner.as_str()), Bind::text(id.to_string())];
-    Ok(
-        sql::query::<CurrentVersion>(conn, Fragment::prepared(select, binds))
-            .await?
-            .pop()
-            .map(|row| row.version),
-    )
+    Ok(artifacts::table
+        .find((owner.as_str(), id.to_string()))
+        .select(artifacts::version)
+        .get_result(conn)
+        .await
+        .optional()?)
 }
 
 /// An artifact with its current version, or with this one.
@@ -166,19 +165,8 @@ pub(crate) struct History {
     pub statement_timeout: Duration,
 }
 
-#[derive(QueryableByName)]
-struct HistoryRow {
-    #[diesel(sql_type = BigInt)]
-    version: i64,
-    #[diesel(sql_type = Text)]
-    title: String,
-    #[diesel(sql_type = BigInt)]
-    at: i64,
-    #[diesel(sql_type = Array<Text>)]
-    changes: Vec<String>,
-    #[diesel(sql_type = Nullable<Binary>)]
-    seal: Option<Vec<u8>>,
-}
+/// Version, title, time, changes and checksum.
+type HistoryRow = (i64, LossyText, i64, Vec<String>, Option<Vec<u8>>);
 
 impl Reading for History {
     type Outcome = AtRevision<Option<ArtifactHistory>>;
@@ -202,42 +190,41 @@ impl Reading for History {
         let value = match current_version(conn, owner, &self.id).await? {
             None => None,
             Some(current_version) => {
-                let select = "SELECT version, title, at, changes, seal FROM context.artifact_versions \
-                              WHERE owner_id = ? AND artifact_id = ? AND version < ? ORDER BY version DESC LIMIT ?";
-                let binds = vec![
-                    Bind::text(owner.as_str()),
-                    Bind::text(self.id.to_string()),
-                    Bind::Int(current_version),
-                    Bind::Int(self.limit.into()),
-                ];
-                let rows: Vec<HistoryRow> =
-                    sql::query(conn, Fragment::prepared(select, binds)).await?;
                 let id = self.id.to_string();
-                let earlier = rows.into_iter().map(
-                    |HistoryRow {
-                         version,
-                         title,
-                         at,
-                         changes,
-                         seal,
-                     }| {
-                        let read = StoredVersionContent {
-                            id: &id,
-                            version,
-                            title: &title,
-                            metadata: None,
-                            content: None,
-                        };
-                        let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
-                        ListedVersion {
-                            version,
-                            title,
-                            at: Timestamp(at),
-                            changes,
-                            damaged,
-                        }
-                    },
-                );
+                let rows: Vec<HistoryRow> = artifact_versions::table
+                    .filter(artifact_versions::owner_id.eq(owner.as_str()))
+                    .filter(artifact_versions::artifact_id.eq(&id))
+                    .filter(artifact_versions::version.lt(current_version))
+                    .order(artifact_versions::version.desc())
+                    .limit(self.limit.into())
+                    .select((
+                        artifact_versions::version,
+                        artifact_versions::title,
+                        artifact_versions::at,
+                        artifact_versions::changes,
+                        artifact_versions::seal,
+                    ))
+                    .load(conn)
+                    .await?;
+                let earlier =
+                    rows.into_iter()
+                        .map(|(version, LossyText(title), at, changes, seal)| {
+                            let read = StoredVersionContent {
+                                id: &id,
+                                version,
+                                title: &title,
+                                metadata: None,
+                                content: None,
+                            };
+                            let damaged = !seal::artifact_is_sound(&read, seal.as_deref());
+                            ListedVersion {
+                                version,
+                                title,
+                                at: Timestamp(at),
+                                changes,
+                                damaged,
+                            }
+                        });
                 Some(ArtifactHistory {
                     current_version,
                     earlier: earlier.collect(),
@@ -321,12 +308,6 @@ struct ListRow {
     seal: Option<Vec<u8>>,
 }
 
-#[derive(QueryableByName)]
-struct Count {
-    #[diesel(sql_type = BigInt)]
-    total: i64,
-}
-
 impl Reading for List {
     type Outcome = ArtifactsPage;
 
@@ -348,12 +329,11 @@ impl Reading for List {
             return commit(conn).await.map(|()| None);
         };
         let rows: Vec<ListRow> = sql::query(conn, self.statement(owner)).await?;
-        let count = "SELECT count(*) AS total FROM context.artifacts WHERE owner_id = ?";
-        let count: Vec<Count> = sql::query(
-            conn,
-            Fragment::prepared(count, vec![Bind::text(owner.as_str())]),
-        )
-        .await?;
+        let total = artifacts::table
+            .filter(artifacts::owner_id.eq(owner.as_str()))
+            .count()
+            .get_result(conn)
+            .await?;
         commit(conn).await?;
         let bytes: usize = rows.iter().map(|row| row.metadata.json.len()).sum();
         if rows.len() > 1 && bytes as u64 > self.page.max_bytes {
@@ -407,7 +387,7 @@ impl Reading for List {
             revision,
             ArtifactsPage {
                 artifacts,
-                total: count.first().map_or(0, |row| row.total),
+                total,
                 revision,
             },
         )))

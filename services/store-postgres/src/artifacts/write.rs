@@ -3,10 +3,13 @@
 use context_model::{ArtifactId, ArtifactUpdate, NewArtifact, fold};
 use context_store::ArtifactRestore;
 use context_store::rules::artifact::{self, ArtifactOutcome, NewVersion, ReadVersion, Updated};
+use diesel::prelude::*;
 
 use super::read;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::columns::JsonText;
+use crate::pg::dsl::{PipelineDsl as _, fixed};
+use crate::pg::failure::Failure;
+use crate::schema::{artifact_texts, artifact_versions, artifacts};
 use crate::transaction::{ChangeKind, Transaction, Writing};
 
 /// An artifact to create.
@@ -21,19 +24,24 @@ impl Writing for Create {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<ArtifactOutcome, Failure> {
         let first = NewVersion::first(self.id, self.new.clone(), transaction.now);
         let (owner, key) = (transaction.owner.as_str(), self.id.to_string());
-        let insert = "WITH texts AS (INSERT INTO context.artifact_texts (owner_id, artifact_id, title, content) VALUES (?, ?, ?, ?)) \
-                      INSERT INTO context.artifacts (owner_id, artifact_id, created_at, version) VALUES (?, ?, ?, ?)";
-        let binds = vec![
-            Bind::text(owner),
-            Bind::text(&key),
-            Bind::text(fold(&first.state.title)),
-            Bind::text(fold(&first.state.content)),
-            Bind::text(owner),
-            Bind::text(&key),
-            Bind::Int(first.created_at.micros()),
-            Bind::Int(first.version),
-        ];
-        sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
+        diesel::insert_into(artifacts::table)
+            .values((
+                artifacts::owner_id.eq(owner),
+                artifacts::artifact_id.eq(&key),
+                artifacts::created_at.eq(first.created_at.micros()),
+                artifacts::version.eq(first.version),
+            ))
+            .send(transaction.conn)
+            .await?;
+        diesel::insert_into(artifact_texts::table)
+            .values((
+                artifact_texts::owner_id.eq(owner),
+                artifact_texts::artifact_id.eq(&key),
+                artifact_texts::title.eq(fold(&first.state.title)),
+                artifact_texts::content.eq(fold(&first.state.content)),
+            ))
+            .send(transaction.conn)
+            .await?;
         insert_version(transaction, &key, &first).await?;
         transaction.changed_artifact(ChangeKind::Create, key, first.version);
         Ok(first.into_outcome())
@@ -57,15 +65,12 @@ impl Writing for Update {
                 title_given,
             } => {
                 if let Some(given) = title_given {
-                    let change = "UPDATE context.artifact_versions SET title_given = ? \
-                                  WHERE owner_id = ? AND artifact_id = ? AND version = ?";
-                    let binds = vec![
-                        Bind::Bool(given),
-                        Bind::text(transaction.owner.as_str()),
-                        Bind::text(update.id.to_string()),
-                        Bind::Int(version),
-                    ];
-                    sql::execute(transaction.conn, Fragment::prepared(change, binds)).await?;
+                    let owner = transaction.owner.as_str();
+                    let row =
+                        artifact_versions::table.find((owner, update.id.to_string(), version));
+                    fixed!(diesel::update(row).set(artifact_versions::title_given.eq(given)))
+                        .send(transaction.conn)
+                        .await?;
                 }
                 Ok(outcome)
             }
@@ -102,14 +107,17 @@ impl Writing for Delete {
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<u64, Failure> {
         let current = current(transaction, &self.0, None).await?;
         let key = self.0.to_string();
-        for delete in [
-            "DELETE FROM context.artifact_versions WHERE owner_id = ? AND artifact_id = ?",
-            "DELETE FROM context.artifact_texts WHERE owner_id = ? AND artifact_id = ?",
-            "DELETE FROM context.artifacts WHERE owner_id = ? AND artifact_id = ?",
-        ] {
-            let binds = vec![Bind::text(transaction.owner.as_str()), Bind::text(&key)];
-            sql::execute(transaction.conn, Fragment::prepared(delete, binds)).await?;
-        }
+        let (owner, conn) = (transaction.owner.as_str(), &mut *transaction.conn);
+        let versions = artifact_versions::table
+            .filter(artifact_versions::owner_id.eq(owner))
+            .filter(artifact_versions::artifact_id.eq(&key));
+        diesel::delete(versions).send(conn).await?;
+        diesel::delete(artifact_texts::table.find((owner, &key)))
+            .send(conn)
+            .await?;
+        diesel::delete(artifacts::table.find((owner, &key)))
+            .send(conn)
+            .await?;
         transaction.changed_artifact(ChangeKind::Delete, key, current.version);
         Ok(1)
     }
@@ -121,12 +129,12 @@ async fn current(
     id: &ArtifactId,
     expected: Option<i64>,
 ) -> Result<ReadVersion, Failure> {
-    let lock = "SELECT 1 FROM context.artifacts WHERE owner_id = ? AND artifact_id = ? FOR UPDATE";
-    let binds = vec![
-        Bind::text(transaction.owner.as_str()),
-        Bind::text(id.to_string()),
-    ];
-    sql::execute(transaction.conn, Fragment::prepared(lock, binds)).await?;
+    artifacts::table
+        .find((transaction.owner.as_str(), id.to_string()))
+        .select(artifacts::version)
+        .for_update()
+        .send(transaction.conn)
+        .await?;
     let found = read::unchecked_version(transaction.conn, transaction.owner, id, None).await?;
     Ok(artifact::current(id, found, expected)?)
 }
@@ -137,18 +145,15 @@ async fn store_next(
     operation: ChangeKind,
 ) -> Result<ArtifactOutcome, Failure> {
     let (owner, key) = (transaction.owner.as_str(), next.id.to_string());
-    let change = "UPDATE context.artifacts SET version = ? WHERE owner_id = ? AND artifact_id = ?";
-    let binds = vec![Bind::Int(next.version), Bind::text(owner), Bind::text(&key)];
-    sql::execute(transaction.conn, Fragment::prepared(change, binds)).await?;
+    let version = diesel::update(artifacts::table.find((owner, &key)))
+        .set(artifacts::version.eq(next.version));
+    fixed!(version).send(transaction.conn).await?;
     if next.has_other_texts() {
-        let change = "UPDATE context.artifact_texts SET title = ?, content = ? WHERE owner_id = ? AND artifact_id = ?";
-        let binds = vec![
-            Bind::text(fold(&next.state.title)),
-            Bind::text(fold(&next.state.content)),
-            Bind::text(owner),
-            Bind::text(&key),
-        ];
-        sql::execute(transaction.conn, Fragment::prepared(change, binds)).await?;
+        let texts = diesel::update(artifact_texts::table.find((owner, &key))).set((
+            artifact_texts::title.eq(fold(&next.state.title)),
+            artifact_texts::content.eq(fold(&next.state.content)),
+        ));
+        fixed!(texts).send(transaction.conn).await?;
     }
     insert_version(transaction, &key, &next).await?;
     transaction.changed_artifact(operation, key, next.version);
@@ -170,21 +175,20 @@ async fn insert_version(
         changes,
         seal,
     } = new;
-    let insert = "INSERT INTO context.artifact_versions \
-                  (owner_id, artifact_id, version, at, title_given, changes, title, metadata, content, seal) \
-                  VALUES (?, ?, ?, ?, ?, ?, ?, ?::json, ?, ?)";
-    let binds = vec![
-        Bind::text(transaction.owner.as_str()),
-        Bind::text(key),
-        Bind::Int(*version),
-        Bind::Int(at.micros()),
-        Bind::Bool(state.title_given),
-        Bind::texts(changes),
-        Bind::text(&state.title),
-        Bind::text(metadata),
-        Bind::text(&state.content),
-        Bind::Bytes(seal),
-    ];
-    sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
+    diesel::insert_into(artifact_versions::table)
+        .values((
+            artifact_versions::owner_id.eq(transaction.owner.as_str()),
+            artifact_versions::artifact_id.eq(key),
+            artifact_versions::version.eq(version),
+            artifact_versions::at.eq(at.micros()),
+            artifact_versions::title_given.eq(state.title_given),
+            artifact_versions::changes.eq(changes),
+            artifact_versions::title.eq(&state.title),
+            artifact_versions::metadata.eq(JsonText(metadata)),
+            artifact_versions::content.eq(&state.content),
+            artifact_versions::seal.eq(&seal[..]),
+        ))
+        .send(transaction.conn)
+        .await?;
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::folded::float_json;
 use super::index::{Field, INDEXED_CHARS};
-use crate::sql::{Bind, Fragment};
+use crate::pg::sql::{Bind, Fragment};
 
 /// Whether the condition, as it is compiled, is answered by the index of all metadata.
 pub(super) fn uses_content_index(condition: &Condition, indexed: bool) -> bool {

@@ -6,7 +6,7 @@ use context_store::Neighbourhood;
 use context_text::{fold, gist};
 
 use super::Language;
-use crate::sql::{Bind, Fragment};
+use crate::pg::sql::{Bind, Fragment};
 
 /// A tsvector holds less than 1 MiB of lexemes and positions (`MAXSTRPOS`).
 const MAX_TSVECTOR_BYTES: usize = 1_000_000;

@@ -6,7 +6,7 @@ use context_text::{Query, Term, fold};
 
 use super::Language;
 use super::document::quote;
-use crate::sql::{Bind, Fragment};
+use crate::pg::sql::{Bind, Fragment};
 
 /// The tsquery in SQL.
 pub(crate) fn query(query: &Query, language: &Language) -> Fragment<'static> {

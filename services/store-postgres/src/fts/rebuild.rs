@@ -6,9 +6,9 @@ use diesel::sql_types::{BigInt, Text};
 use diesel_async::SimpleAsyncConnection as _;
 
 use super::{Document, Language};
-use crate::connection::AsyncPgConnection;
 use crate::neighbours;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// Grows whenever the tokens of the same text change.
 const ANALYZER_VERSION: u32 = 2;

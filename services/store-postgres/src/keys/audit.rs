@@ -2,13 +2,15 @@
 
 use context_model::Timestamp;
 use context_store::{AuditLine, Denial, KeyEvent, Once, OwnerId};
-use diesel::QueryableByName;
+use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
+use diesel_async::RunQueryDsl;
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
+use crate::schema::key_events;
 use crate::transaction::{Transaction, Writing};
 
 /// Refusals to write down.
@@ -25,7 +27,7 @@ impl Writing for Record {
             reason,
             attempts,
         } = &self.0;
-        // Nothing is written of an owner that does not exist.
+        // Raw SQL for INSERT from SELECT: nothing is written of an owner that does not exist.
         let insert = "INSERT INTO context.denials (owner_id, at, key_id, operation, reason, attempts) \
                       SELECT o.owner_id, ?, ?, ?, ?, ? FROM context.owners AS o WHERE o.owner_id = ?";
         let binds = vec![
@@ -52,16 +54,17 @@ pub(crate) async fn record_event(
         operation,
         key_id,
     } = event;
-    let insert = "INSERT INTO context.key_events (owner_id, event_id, at, actor, operation, key_id) VALUES (?, ?, ?, ?, ?, ?)";
-    let binds = vec![
-        Bind::text(transaction.owner.as_str()),
-        Bind::text(id),
-        Bind::Int(at.micros()),
-        Bind::OptionalText(actor.as_deref().map(Into::into)),
-        Bind::text(operation),
-        Bind::text(key_id),
-    ];
-    sql::execute(transaction.conn, Fragment::prepared(insert, binds)).await?;
+    diesel::insert_into(key_events::table)
+        .values((
+            key_events::owner_id.eq(transaction.owner.as_str()),
+            key_events::event_id.eq(id),
+            key_events::at.eq(at.micros()),
+            key_events::actor.eq(actor),
+            key_events::operation.eq(operation),
+            key_events::key_id.eq(key_id),
+        ))
+        .execute(transaction.conn)
+        .await?;
     Ok(())
 }
 

@@ -1,14 +1,16 @@
 //! Owners: making them, counting what belongs to them, and removing all of it.
 
 use context_store::{Once, OwnerId, OwnerSummary};
-use diesel::QueryableByName;
+use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Text};
-use diesel_async::SimpleAsyncConnection as _;
+use diesel_async::{RunQueryDsl, SimpleAsyncConnection as _};
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::PipelineDsl as _;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
+use crate::schema::{owners, threads};
 use crate::transaction::{Transaction, Writing};
 
 #[derive(QueryableByName)]
@@ -58,13 +60,21 @@ async fn summaries(
 
 /// Makes the row of an owner that has none.
 pub(crate) async fn create(conn: &mut AsyncPgConnection, owner: &OwnerId) -> Result<(), Failure> {
-    let insert = "INSERT INTO context.owners (owner_id, revision, entry_count, user_count, agent_count, multimodal_count, image_count, \
-                  thread_count) VALUES (?, 0, 0, 0, 0, 0, 0, 0) ON CONFLICT (owner_id) DO NOTHING";
-    sql::execute(
-        conn,
-        Fragment::prepared(insert, vec![Bind::text(owner.as_str())]),
-    )
-    .await?;
+    diesel::insert_into(owners::table)
+        .values((
+            owners::owner_id.eq(owner.as_str()),
+            owners::revision.eq(0),
+            owners::entry_count.eq(0),
+            owners::user_count.eq(0),
+            owners::agent_count.eq(0),
+            owners::multimodal_count.eq(0),
+            owners::image_count.eq(0),
+            owners::thread_count.eq(0),
+        ))
+        .on_conflict(owners::owner_id)
+        .do_nothing()
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -123,10 +133,14 @@ impl Writing for Erase {
             .conn
             .batch_execute("SET LOCAL statement_timeout = 0")
             .await?;
-        let owner = || vec![Bind::text(transaction.owner.as_str())];
-        // As every write does, so that none is in the middle of something.
-        let lock = "SELECT 1 FROM context.threads WHERE owner_id = ? ORDER BY thread_id FOR UPDATE";
-        sql::execute(transaction.conn, Fragment::prepared(lock, owner())).await?;
+        // As every write does, so that no other write is half done.
+        threads::table
+            .filter(threads::owner_id.eq(transaction.owner.as_str()))
+            .order(threads::thread_id)
+            .select(threads::last_id)
+            .for_update()
+            .send(transaction.conn)
+            .await?;
         // The counter of ids stays: other services may hold ids that were leased from it. The owner's row goes last.
         let tables = "SELECT c.table_name::text AS name FROM information_schema.columns AS c WHERE c.table_schema = 'context' \
                       AND c.column_name = 'owner_id' AND c.table_name <> 'owner_ids' ORDER BY c.table_name = 'owners', c.table_name";

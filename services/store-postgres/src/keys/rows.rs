@@ -3,41 +3,31 @@
 use context_model::Timestamp;
 use context_store::rules::key;
 use context_store::{KeyChange, KeyEvent, Once, OwnerId, StoreError, StoredKey};
-use diesel::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Binary, Nullable, Text};
+use diesel::prelude::*;
+use diesel_async::RunQueryDsl;
 
 use super::{audit, erase};
-use crate::connection::AsyncPgConnection;
-use crate::failure::{Failure, unreadable};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::dsl::fixed;
+use crate::pg::failure::{Failure, unreadable};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
+use crate::schema::api_keys;
 use crate::transaction::{Transaction, Writing};
 
-#[derive(QueryableByName)]
+#[derive(Debug, Queryable, Selectable)]
+#[diesel(table_name = api_keys)]
 struct Row {
-    #[diesel(sql_type = Text)]
     owner_id: String,
-    #[diesel(sql_type = Text)]
     key_id: String,
-    #[diesel(sql_type = Text)]
     name: String,
-    #[diesel(sql_type = Binary)]
     lookup: Vec<u8>,
-    #[diesel(sql_type = Text)]
     hash: String,
-    #[diesel(sql_type = Array<Text>)]
     scopes: Vec<String>,
-    #[diesel(sql_type = Text)]
     narrowing: String,
-    #[diesel(sql_type = BigInt)]
     created_at: i64,
-    #[diesel(sql_type = Nullable<BigInt>)]
     expires_at: Option<i64>,
-    #[diesel(sql_type = Nullable<BigInt>)]
     last_used_at: Option<i64>,
-    #[diesel(sql_type = Nullable<BigInt>)]
     deactivated_at: Option<i64>,
-    #[diesel(sql_type = Nullable<Text>)]
     digest: Option<String>,
 }
 
@@ -76,63 +66,21 @@ impl Row {
     }
 }
 
-/// Which keys.
+/// Keys with the same lookup hash that are read, at most.
+const SAME_LOOKUP: i64 = 16;
+/// Keys of one owner that are listed, at most.
+const MAX_LISTED: i64 = 1000;
+
+/// Which keys, newest first.
 pub(crate) enum Select {
-    /// Those with this hash of their first characters, whoever owns them.
+    /// Those of any owner with this hash of their first characters.
     Lookup([u8; 32]),
-    /// Those that are not switched off, whoever owns them; so many at most.
+    /// Those of any owner that are not deactivated; so many at most.
     Active(u32),
     /// The owner's.
     All,
     /// The owner's with this id.
     One(String),
-}
-
-impl Select {
-    /// Keys, newest first. Locked, they stay as they are until the transaction ends.
-    async fn load(
-        &self,
-        conn: &mut AsyncPgConnection,
-        owner: &OwnerId,
-        locked: bool,
-    ) -> Result<Vec<StoredKey>, Failure> {
-        let mut select = Fragment::prepared(
-            "SELECT owner_id, key_id, name, lookup, hash, scopes, narrowing, created_at, expires_at, last_used_at, deactivated_at, \
-             digest FROM context.api_keys WHERE ",
-            Vec::new(),
-        );
-        let limit = match self {
-            Self::Lookup(lookup) => {
-                select.push("lookup = ").bind(Bind::Bytes(lookup));
-                16
-            }
-            Self::Active(limit) => {
-                select.push("deactivated_at IS NULL");
-                i64::from(*limit)
-            }
-            Self::All => {
-                select.push("owner_id = ").bind(Bind::text(owner.as_str()));
-                1000
-            }
-            Self::One(id) => {
-                select
-                    .push("owner_id = ")
-                    .bind(Bind::text(owner.as_str()))
-                    .push(" AND key_id = ")
-                    .bind(Bind::text(id));
-                1
-            }
-        };
-        select
-            .push(" ORDER BY created_at DESC, key_id DESC LIMIT ")
-            .bind(Bind::Int(limit));
-        select.push(if locked { " FOR UPDATE" } else { "" });
-        let rows: Vec<Row> = sql::query(conn, select).await?;
-        Ok(rows
-            .into_iter()
-            .map(Row::into_key)
-            .collect::<Result<_, _>>()?)
-    }
 }
 
 impl Reading for Select {
@@ -147,7 +95,27 @@ impl Reading for Select {
         conn: &mut AsyncPgConnection,
         owner: &OwnerId,
     ) -> Result<Option<(i64, Self::Outcome)>, Failure> {
-        Ok(Some((0, self.load(conn, owner, false).await?)))
+        let keys = api_keys::table
+            .select(Row::as_select())
+            .order((api_keys::created_at.desc(), api_keys::key_id.desc()));
+        let of_owner = api_keys::owner_id.eq(owner.as_str());
+        let rows = match self {
+            Self::Lookup(lookup) => {
+                let same = keys.filter(api_keys::lookup.eq(&lookup[..]));
+                same.limit(SAME_LOOKUP).load(conn).await?
+            }
+            Self::Active(limit) => {
+                let active = keys.filter(api_keys::deactivated_at.is_null());
+                active.limit((*limit).into()).load(conn).await?
+            }
+            Self::All => keys.filter(of_owner).limit(MAX_LISTED).load(conn).await?,
+            Self::One(id) => {
+                let one = keys.filter(of_owner).filter(api_keys::key_id.eq(id));
+                one.load(conn).await?
+            }
+        };
+        let keys = rows.into_iter().map(Row::into_key);
+        Ok(Some((0, keys.collect::<Result<_, _>>()?)))
     }
 }
 
@@ -183,48 +151,48 @@ async fn insert(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Fai
         last_used_at,
         deactivated_at,
     } = key;
-    let insert = "INSERT INTO context.api_keys (owner_id, key_id, name, lookup, hash, digest, scopes, narrowing, created_at, expires_at, \
-                  last_used_at, deactivated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    let binds = vec![
-        Bind::text(owner.as_str()),
-        Bind::text(id),
-        Bind::text(name),
-        Bind::Bytes(lookup),
-        Bind::text(hash),
-        Bind::OptionalText(digest.as_deref().map(Into::into)),
-        Bind::texts(scopes),
-        Bind::text(narrowing),
-        Bind::Int(created_at.micros()),
-        Bind::OptionalInt(expires_at.map(Timestamp::micros)),
-        Bind::OptionalInt(last_used_at.map(Timestamp::micros)),
-        Bind::OptionalInt(deactivated_at.map(Timestamp::micros)),
-    ];
-    sql::execute(conn, Fragment::prepared(insert, binds)).await?;
+    diesel::insert_into(api_keys::table)
+        .values((
+            api_keys::owner_id.eq(owner.as_str()),
+            api_keys::key_id.eq(id),
+            api_keys::name.eq(name),
+            api_keys::lookup.eq(&lookup[..]),
+            api_keys::hash.eq(hash),
+            api_keys::digest.eq(digest),
+            api_keys::scopes.eq(scopes),
+            api_keys::narrowing.eq(narrowing),
+            api_keys::created_at.eq(created_at.micros()),
+            api_keys::expires_at.eq(expires_at.map(Timestamp::micros)),
+            api_keys::last_used_at.eq(last_used_at.map(Timestamp::micros)),
+            api_keys::deactivated_at.eq(deactivated_at.map(Timestamp::micros)),
+        ))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
-/// The key with this id, which stays as it is until the transaction ends.
+/// The key with this id, locked until the transaction ends.
 async fn one(transaction: &mut Transaction<'_>, id: &str) -> Result<Option<StoredKey>, Failure> {
-    Ok(Select::One(id.to_owned())
-        .load(transaction.conn, transaction.owner, true)
-        .await?
-        .pop())
+    let row: Option<Row> = api_keys::table
+        .find((transaction.owner.as_str(), id))
+        .select(Row::as_select())
+        .for_update()
+        .get_result(transaction.conn)
+        .await
+        .optional()?;
+    Ok(row.map(Row::into_key).transpose()?)
 }
 
 /// Writes what can change of a key.
 async fn put(conn: &mut AsyncPgConnection, key: &StoredKey) -> Result<(), Failure> {
-    let update = "UPDATE context.api_keys SET name = ?, scopes = ?, narrowing = ?, expires_at = ?, deactivated_at = ? \
-                  WHERE owner_id = ? AND key_id = ?";
-    let binds = vec![
-        Bind::text(&key.name),
-        Bind::texts(&key.scopes),
-        Bind::text(&key.narrowing),
-        Bind::OptionalInt(key.expires_at.map(Timestamp::micros)),
-        Bind::OptionalInt(key.deactivated_at.map(Timestamp::micros)),
-        Bind::text(key.owner.as_str()),
-        Bind::text(&key.id),
-    ];
-    sql::execute(conn, Fragment::prepared(update, binds)).await?;
+    let update = diesel::update(api_keys::table.find((key.owner.as_str(), &key.id))).set((
+        api_keys::name.eq(&key.name),
+        api_keys::scopes.eq(&key.scopes),
+        api_keys::narrowing.eq(&key.narrowing),
+        api_keys::expires_at.eq(key.expires_at.map(Timestamp::micros)),
+        api_keys::deactivated_at.eq(key.deactivated_at.map(Timestamp::micros)),
+    ));
+    fixed!(update).execute(conn).await?;
     Ok(())
 }
 
@@ -262,13 +230,12 @@ impl Writing for StoreDigest {
     type Outcome = Once<()>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<()>, Failure> {
-        let update = "UPDATE context.api_keys SET digest = ? WHERE owner_id = ? AND key_id = ? AND digest IS NULL";
-        let binds = vec![
-            Bind::text(&self.digest),
-            Bind::text(transaction.owner.as_str()),
-            Bind::text(&self.id),
-        ];
-        sql::execute(transaction.conn, Fragment::prepared(update, binds)).await?;
+        let without = api_keys::table
+            .find((transaction.owner.as_str(), &self.id))
+            .filter(api_keys::digest.is_null());
+        fixed!(diesel::update(without).set(api_keys::digest.eq(&self.digest)))
+            .execute(transaction.conn)
+            .await?;
         Ok(Once(()))
     }
 }
@@ -306,14 +273,16 @@ impl Writing for Touch {
     type Outcome = Once<()>;
 
     async fn run(&self, transaction: &mut Transaction<'_>) -> Result<Once<()>, Failure> {
+        let (at, key) = (
+            self.at.micros(),
+            api_keys::table.find((transaction.owner.as_str(), &self.id)),
+        );
         // Several services note the same use; the latest counts.
-        let update = "UPDATE context.api_keys SET last_used_at = greatest(last_used_at, ?) WHERE owner_id = ? AND key_id = ?";
-        let binds = vec![
-            Bind::Int(self.at.micros()),
-            Bind::text(transaction.owner.as_str()),
-            Bind::text(&self.id),
-        ];
-        sql::execute(transaction.conn, Fragment::prepared(update, binds)).await?;
+        let earlier = api_keys::last_used_at
+            .is_null()
+            .or(api_keys::last_used_at.lt(at).assume_not_null());
+        let update = diesel::update(key.filter(earlier)).set(api_keys::last_used_at.eq(at));
+        fixed!(update).execute(transaction.conn).await?;
         Ok(Once(()))
     }
 }

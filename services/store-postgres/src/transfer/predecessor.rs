@@ -9,7 +9,7 @@ use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use super::Link;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// What the tables' version shows in their columns.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! Reading rows of any table.
 
-use crate::connection::AsyncPgConnection;
+use crate::pg::connection::AsyncPgConnection;
 use context_store::transfer::{
     BATCH_BYTES, BATCH_ROWS, Cell, Column, Head, Kind, OWNERS_AT_ONCE, Row, Slot, Slots, Table,
 };
@@ -9,8 +9,8 @@ use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Nullable, Text};
 
 use super::vectors;
-use crate::failure::{Failure, unreadable};
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::failure::{Failure, unreadable};
+use crate::pg::sql::{self, Bind, Fragment};
 
 #[derive(QueryableByName)]
 struct Loaded {

@@ -12,7 +12,7 @@ use super::predecessor::OldTables;
 use super::target::cause;
 use super::{Link, read};
 use crate::open::{self, Readable};
-use crate::target::Target;
+use crate::pg::target::Target;
 use crate::vectors::current_set;
 
 /// A database of this service, read in one snapshot.

@@ -1,6 +1,6 @@
 //! A database that is filled.
 
-use crate::connection::AsyncPgConnection;
+use crate::pg::connection::AsyncPgConnection;
 use async_trait::async_trait;
 use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
 use context_store::{EmbeddingModel, Neighbourhood, OwnerId, StoreError};
@@ -11,11 +11,11 @@ use diesel_async::SimpleAsyncConnection as _;
 use super::source::PostgresSource;
 use super::{Link, write};
 use crate::config::Config;
-use crate::connection::connect;
-use crate::failure::Failure;
 use crate::fts::{self, Language};
 use crate::open::{self, OpenError, Opened};
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::connect;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::vectors::make_set;
 
 /// Migrations into one database take turns. Any number that nobody else locks in it.

@@ -1,14 +1,14 @@
 //! Vectors on their way are 32-bit floats, little-endian; pgvector's own form has them big-endian behind a header.
 
-use crate::connection::AsyncPgConnection;
+use crate::pg::connection::AsyncPgConnection;
 use context_store::OwnerId;
 use context_store::transfer::{Row, Table};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 
-use crate::failure::{Failure, unreadable};
-use crate::sql::{self, Bind, Fragment};
-use crate::vectors::{VectorRef, current_set};
+use crate::pg::failure::{Failure, unreadable};
+use crate::pg::sql::{self, Bind, Fragment};
+use crate::vectors::{Vector, current_set};
 
 /// Bytes before the floats: their number, and a zero.
 const HEADER: usize = 4;
@@ -79,7 +79,7 @@ pub(super) async fn write(
         ints("position"),
         ints("start_char"),
         ints("end_char"),
-        Bind::Vectors(vectors.iter().map(|vector| VectorRef(vector)).collect()),
+        Bind::Vectors(vectors.iter().map(|vector| Vector::new(vector)).collect()),
     ];
     sql::execute(conn, Fragment::prepared(insert, binds)).await?;
     Ok(())

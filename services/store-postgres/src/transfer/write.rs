@@ -2,17 +2,17 @@
 
 use std::borrow::Cow;
 
-use crate::connection::AsyncPgConnection;
+use crate::pg::connection::AsyncPgConnection;
 use context_model::fold;
 use context_store::OwnerId;
 use context_store::transfer::{Cell, Column, Head, Kind, Row, Table, thread_parts};
 
 use super::vectors;
-use crate::failure::{Failure, unreadable};
 use crate::filter::folded_json;
 use crate::fts::{Document, Language, Words};
 use crate::keys;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::failure::{Failure, unreadable};
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// Writes an owner's rows.
 pub(super) async fn rows(

@@ -5,9 +5,9 @@ use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool};
 use diesel_async::SimpleAsyncConnection as _;
 
-use crate::connection::AsyncPgConnection;
 use crate::open;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// Vectors from which on a set has an index.
 const INDEXED_FROM: i64 = 10_000;

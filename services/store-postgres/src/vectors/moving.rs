@@ -8,8 +8,8 @@ use diesel_async::SimpleAsyncConnection as _;
 
 use super::use_model::{current, holds_any, lock, make, of_state};
 use super::{index, tables};
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::transaction::{Transaction, Writing};
 
 /// The beginning of a move, or its going on.

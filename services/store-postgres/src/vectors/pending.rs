@@ -6,8 +6,8 @@ use context_store::{
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Text};
 
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::transaction::{Transaction, Writing};
 
 /// Entries looked at in one transaction, at most.

@@ -9,12 +9,12 @@ use diesel::sql_types::{BigInt, Bool, Double, Nullable};
 
 use super::search::{Search, SetState};
 use super::{index, sight};
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
 use crate::filter;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::{Reading, begin, commit, revision};
 use crate::read_entries::ranked;
-use crate::sql::{self, Bind, Fragment};
 use crate::store::Inner;
 
 /// A ranking to make. It gives nothing when the database does not keep vectors of the search's model.

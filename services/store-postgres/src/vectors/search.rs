@@ -7,12 +7,12 @@ use context_store::{OwnerId, RankedByMeaning};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Double};
 
-use super::VectorRef;
+use super::Vector;
 use super::index::{self, MAX_DIMENSIONS};
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
 use crate::filter;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// Entries whose vectors are measured one and all, whatever the index could do.
 const ALWAYS_MEASURED: f64 = 2_000.0;
@@ -147,7 +147,7 @@ impl Search<'_> {
             Fragment::new(measured)
         };
         select
-            .bind(Bind::Vector(VectorRef(self.vector)))
+            .bind(Bind::Vector(Vector::new(self.vector)))
             .push(" AS distance, c.position, c.start_char, c.end_char FROM context.chunks AS c ");
         select.append(self.condition()).push(
             " ORDER BY c.id, distance, c.position) AS n ORDER BY n.distance, n.id DESC LIMIT ",
@@ -230,7 +230,7 @@ impl Search<'_> {
     }
 
     fn nearest(&self, wanted: u32) -> Fragment<'_> {
-        let vector = || Bind::Vector(VectorRef(self.vector));
+        let vector = || Bind::Vector(Vector::new(self.vector));
         let near = "SELECT near.id, near.embedding <-> ";
         // A plan that is kept knows nothing of the filter, and may join what the index gives with all rows of the filter anew
         // for each: forty times the work.

@@ -10,8 +10,8 @@ use diesel_async::SimpleAsyncConnection as _;
 
 use super::asked::{Asked, Look};
 use super::index;
-use crate::connection::AsyncPgConnection;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// Searches near a sample, and of how many of the nearest each is to find all. A query lies between two stored vectors, much
 /// nearer to one: those of 100 000 real sentences are found as well as sentences that are not stored. A stored vector itself

@@ -20,11 +20,11 @@ use super::search::SetState;
 use super::tokens::Tokens;
 use super::use_model::UseModel;
 use super::{sight, use_model};
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
 use crate::filter::within;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
 use crate::store::{Inner, PostgresStore};
 use crate::transaction::Writing;
 

@@ -8,8 +8,8 @@ use diesel_async::SimpleAsyncConnection as _;
 
 use super::asked::Asked;
 use super::estimates::Estimates;
-use crate::connection::AsyncPgConnection;
-use crate::sql::{self, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::sql::{self, Fragment};
 
 const CHUNKS: &str =
     include_str!("../../../../migrations/postgres/2026-11-21-000004_vectors/chunks.sql");

@@ -5,10 +5,10 @@ use context_store::{ChunkPlace, ChunkTokens, EmbeddingModel, OwnerId};
 use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary};
 
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::read::Reading;
-use crate::sql::{self, Bind, Fragment};
 
 /// What is kept of these chunks' tokens, made by this model.
 pub(super) struct Tokens {

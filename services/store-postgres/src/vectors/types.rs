@@ -1,29 +1,31 @@
-//! pgvector's type as diesel sees it. The crate `pgvector` could do it only together with libpq.
-
-use std::io::Write as _;
+//! pgvector's type as diesel sees it. `pgvector::Vector` writes the bytes; its own diesel support links libpq.
 
 use diesel::pg::Pg;
 use diesel::query_builder::QueryId;
 use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::SqlType;
+use tokio_postgres::types::{ToSql as _, Type};
 
-/// `vector`, in whatever schema the extension lives.
+/// The SQL type `vector`, in whatever schema the extension lives.
 #[derive(Debug, Clone, Copy, SqlType, QueryId)]
 #[diesel(postgres_type(name = "vector"))]
-pub(crate) struct Vector;
+pub(crate) struct VectorType;
 
-/// A vector to be bound.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct VectorRef<'v>(pub &'v [f32]);
+/// A vector to be stored or compared with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Vector(pgvector::Vector);
 
-impl ToSql<Vector, Pg> for VectorRef<'_> {
-    /// The form of pgvector's `vector_recv`: dimensions, a zero, and 32-bit floats, all big-endian.
+impl Vector {
+    pub fn new(values: &[f32]) -> Self {
+        Self(pgvector::Vector::from(values.to_vec()))
+    }
+}
+
+impl ToSql<VectorType, Pg> for Vector {
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
-        out.write_all(&u16::try_from(self.0.len())?.to_be_bytes())?;
-        out.write_all(&0u16.to_be_bytes())?;
-        for value in self.0 {
-            out.write_all(&value.to_be_bytes())?;
-        }
+        let mut bytes = bytes::BytesMut::with_capacity(4 + 4 * self.0.as_slice().len());
+        self.0.to_sql(&Type::BYTEA, &mut bytes)?;
+        std::io::Write::write_all(out, &bytes)?;
         Ok(IsNull::No)
     }
 }

@@ -5,9 +5,9 @@ use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Text};
 
 use super::tables;
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 use crate::transaction::{Transaction, Writing};
 
 /// Services that choose at once take turns. Any number that nobody else locks in this database.

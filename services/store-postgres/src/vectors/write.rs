@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use context_store::{Embedded, EmbeddedChunk, Embedding, EmbeddingModel, OwnerId};
 
-use super::VectorRef;
-use crate::connection::AsyncPgConnection;
-use crate::failure::Failure;
-use crate::sql::{self, Bind, Fragment};
+use super::Vector;
+use crate::pg::connection::AsyncPgConnection;
+use crate::pg::failure::Failure;
+use crate::pg::sql::{self, Bind, Fragment};
 
 /// Chunks written with one statement.
 const CHUNKS_AT_ONCE: usize = 1_000;
@@ -144,7 +144,7 @@ async fn insert(
         Bind::ints(rows.iter().map(|row| i64::from(row.chunk.end))),
         Bind::Vectors(
             rows.iter()
-                .map(|row| VectorRef(&row.chunk.vector))
+                .map(|row| Vector::new(&row.chunk.vector))
                 .collect(),
         ),
         Bind::text(&model.identity),

@@ -13,6 +13,7 @@ mod plans;
 mod pooler;
 mod property;
 mod proxy;
+mod schema;
 mod standby;
 mod tls;
 mod transfer;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use diesel::QueryResult;
 use diesel::pg::Pg;
-use diesel::query_builder::QueryFragment;
+use diesel::query_builder::{QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
 use diesel_async::SimpleAsyncConnection;
 use futures::future::{BoxFuture, FutureExt as _, select};
@@ -17,20 +17,20 @@ use futures::{join, poll, try_join};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 
-use crate::failure::{self, Kind};
-use crate::kept::{Found, Keep, Kept, SlowForms};
-use crate::statement::{DriverError, Encoded, PgRow, Types};
-use crate::target::Target;
-use crate::tls::Tls;
+use crate::pg::driver::{DriverError, Encoded, PgRow, Types};
+use crate::pg::failure::{self, Kind};
+use crate::pg::statement_cache::{CachePolicy, Lookup, SlowSearches, StatementCache, StatementId};
+use crate::pg::target::Target;
+use crate::pg::tls::Tls;
 
 /// How long a connection may be silent before the system asks whether the other side is there.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
-/// How long a server may take to hear that a connection ends.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// Statements sent and not yet looked at, at most, and the bytes of one of them: the connection keeps what it has not
-/// sent yet in memory.
-const MOST_UNDER_WAY: usize = 64;
-const LARGEST_UNDER_WAY: usize = 256 * 1024;
+/// How long closing a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pipelined statements whose outcome was not read yet, at most, and the bytes of one of them: what is not sent yet is held
+/// in memory.
+const MAX_IN_FLIGHT: usize = 64;
+const MAX_IN_FLIGHT_BYTES: usize = 256 * 1024;
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -41,45 +41,48 @@ pub(crate) enum ConnectError {
     TimedOut(Duration),
 }
 
-/// Why the end of a transaction, and what was sent with it, came to nothing.
+/// Error of a pipelined COMMIT.
 #[derive(Debug)]
-pub(crate) enum Unfinished {
-    /// The server refused something before the end: it has undone all of it.
-    Refused(DieselError),
-    /// The end itself failed, or the connection was lost when the server may have read that far.
-    Unknown(DieselError),
+pub(crate) enum CommitError {
+    /// The server rejected a statement before it: the transaction is rolled back.
+    Rejected(DieselError),
+    /// COMMIT itself failed, or the connection was lost when the server may have received it.
+    OutcomeUnknown(DieselError),
 }
 
-/// One connection, with the statements that stay prepared on it.
+/// One connection with its statement cache.
 ///
-/// It takes the place of diesel-async's type of the same name, behind the same traits. That one hides the SQLSTATE of
-/// an error, asks the server three times for a statement that does not stay prepared, and cannot leave a statement's
-/// outcome for later.
+/// It replaces diesel-async's type of the same name behind the same traits. That one hides the SQLSTATE of an error, needs
+/// three round trips for a statement that is not cached, and cannot pipeline statements.
 pub(crate) struct AsyncPgConnection {
     client: Arc<Client>,
-    /// `None` where the next transaction may meet another server process.
-    kept: Option<Kept>,
-    slow: Arc<SlowForms>,
+    /// `None` behind a pooler, where the next transaction may run in another server process.
+    cache: Option<StatementCache>,
+    slow_searches: Arc<SlowSearches>,
     has_session: bool,
-    /// Types of extensions, which have other numbers in each database.
+    /// Types of extensions, whose OIDs differ between databases.
     types: Types,
-    /// Statements that were sent, in order, and whose outcome nobody has looked at yet.
-    under_way: VecDeque<BoxFuture<'static, Result<(), tokio_postgres::Error>>>,
-    /// Tells the task that reads and writes that this value is gone.
+    /// Pipelined statements, in order, whose outcome was not read yet.
+    in_flight: VecDeque<BoxFuture<'static, Result<(), tokio_postgres::Error>>>,
+    /// Dropped with this value, which ends the task that reads and writes.
     _alive: tokio::sync::oneshot::Sender<()>,
 }
 
 impl AsyncPgConnection {
-    /// Whether the server, or the way to it, has ended the connection.
+    /// Whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.client.is_closed()
     }
 
-    /// Sets what holds for every statement of this connection, if the server process behind it stays the same. An error is
-    /// that of the next statement.
-    pub async fn start_session(&mut self, statement_timeout: Duration, slow: &Arc<SlowForms>) {
-        self.slow = Arc::clone(slow);
-        if self.kept.is_some() {
+    /// Sets the session's parameters, unless the next transaction may run in another server process. An error is returned by
+    /// the next statement.
+    pub async fn start_session(
+        &mut self,
+        statement_timeout: Duration,
+        slow_searches: &Arc<SlowSearches>,
+    ) {
+        self.slow_searches = Arc::clone(slow_searches);
+        if self.cache.is_some() {
             self.has_session = true;
             let timeout = statement_timeout.as_millis();
             // Compiling a statement costs more than a search.
@@ -88,47 +91,64 @@ impl AsyncPgConnection {
         }
     }
 
-    /// Whether [`AsyncPgConnection::start_session`] has set something. Otherwise each transaction sets it for itself.
+    /// Whether [`AsyncPgConnection::start_session`] set parameters. Otherwise each transaction sets its own.
     pub fn has_session(&self) -> bool {
         self.has_session
     }
 
-    /// The forms of searches whose plans are not kept.
-    pub fn slow_forms(&self) -> &SlowForms {
-        &self.slow
+    /// Searches whose plans are not cached.
+    pub fn slow_searches(&self) -> &SlowSearches {
+        &self.slow_searches
     }
 
-    /// Stops what runs on this connection.
+    /// Cancels the statement that runs on this connection.
     pub fn cancel_token(&self) -> tokio_postgres::CancelToken {
         self.client.cancel_token()
     }
 
-    /// Encodes a statement with the types that are known.
-    pub fn encode(&self, query: &(impl QueryFragment<Pg> + ?Sized)) -> QueryResult<Encoded> {
-        Encoded::of(query, &self.types)
+    /// Encodes a query whose text varies.
+    pub fn encode(
+        &self,
+        query: &(impl QueryFragment<Pg> + ?Sized),
+        policy: CachePolicy,
+    ) -> QueryResult<Encoded> {
+        Encoded::of(query, policy, &self.types)
     }
 
-    /// As [`AsyncPgConnection::encode`], of a statement that is written like this in this program and stays prepared.
-    pub fn encode_written(
+    /// Encodes a query with a fixed text, which is rendered only until the statement is prepared.
+    pub fn encode_fixed(
         &self,
-        written: &'static str,
+        id: StatementId,
         query: &(impl QueryFragment<Pg> + ?Sized),
     ) -> QueryResult<Encoded> {
-        match self
-            .kept
-            .as_ref()
-            .and_then(|kept| kept.find_written(written))
-        {
+        let prepared = self.cache.as_ref().and_then(|cache| cache.find_by_id(id));
+        #[cfg(debug_assertions)]
+        if let Some(known) = self.cache.as_ref().and_then(|cache| cache.text_of(id)) {
+            let sql = self.encode(query, CachePolicy::Always)?.sql;
+            assert_eq!(known, sql, "a fixed query has two texts");
+        }
+        match prepared {
             Some(prepared) => Encoded::of_prepared(prepared.clone(), query, &self.types),
             None => Ok(Encoded {
-                written: Some(written),
-                ..self.encode(query)?
+                id: Some(id),
+                ..self.encode(query, CachePolicy::Always)?
             }),
         }
     }
 
-    /// Asks the server once for the numbers of an extension's type, in whatever schema it lives.
-    pub async fn learn(&mut self, name: &'static str) -> QueryResult<()> {
+    /// Encodes a query of diesel. One with a static query id has a fixed text; others share the bounded part of the cache.
+    pub fn encode_query<Q: QueryFragment<Pg> + QueryId>(&self, query: &Q) -> QueryResult<Encoded> {
+        match Q::query_id() {
+            Some(id) => self.encode_fixed(StatementId::Query(id), query),
+            None if query.is_safe_to_cache_prepared(&Pg)? => {
+                self.encode(query, CachePolicy::WhileUsed)
+            }
+            None => self.encode(query, CachePolicy::Never),
+        }
+    }
+
+    /// Reads the OIDs of an extension's type, in whatever schema it lives, unless they are known.
+    pub async fn load_type(&mut self, name: &'static str) -> QueryResult<()> {
         if self.types.contains_key(name) {
             return Ok(());
         }
@@ -136,23 +156,21 @@ impl AsyncPgConnection {
                     ORDER BY pg_catalog.pg_type_is_visible(oid) DESC, oid LIMIT 1";
         let client = Arc::clone(&self.client);
         let rows = self
-            .in_turn(client.query_typed(find, &[(&name, Type::TEXT)]))
+            .run_in_order(client.query_typed(find, &[(&name, Type::TEXT)]))
             .await?;
         if let Some(row) = rows.first() {
-            Arc::make_mut(&mut self.types).insert(
-                name,
-                (
-                    row.try_get(0).map_err(failed)?,
-                    row.try_get(1).map_err(failed)?,
-                ),
+            let oids = (
+                row.try_get(0).map_err(failed)?,
+                row.try_get(1).map_err(failed)?,
             );
+            Arc::make_mut(&mut self.types).insert(name, oids);
         }
         Ok(())
     }
 
-    /// Runs `own` after everything that is under way, which is sent before it and answered before it. The first error
-    /// of all is the result: in a transaction the later ones follow from it.
-    async fn in_turn<T>(
+    /// Runs `own` behind the statements in flight. The first error of all is the result: in a transaction the later ones
+    /// follow from it.
+    async fn run_in_order<T>(
         &mut self,
         own: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> QueryResult<T> {
@@ -163,9 +181,9 @@ impl AsyncPgConnection {
             Poll::Pending => None,
         };
         let mut first = Ok(());
-        while let Some(earlier) = self.under_way.front_mut() {
+        while let Some(earlier) = self.in_flight.front_mut() {
             let earlier = earlier.await;
-            self.under_way.pop_front();
+            self.in_flight.pop_front();
             first = first.and(earlier);
         }
         if answered.is_none() {
@@ -178,7 +196,7 @@ impl AsyncPgConnection {
         }
     }
 
-    async fn send_in_turn(
+    async fn send_in_order(
         &mut self,
         mut own: BoxFuture<'static, Result<(), tokio_postgres::Error>>,
     ) {
@@ -186,26 +204,26 @@ impl AsyncPgConnection {
             Poll::Ready(answered) => std::future::ready(answered).boxed(),
             Poll::Pending => own,
         };
-        self.under_way.push_back(sent);
+        self.in_flight.push_back(sent);
     }
 
-    /// Sends statements without parameters and does not wait: an error is that of the next statement that is waited for.
+    /// Pipelines statements without parameters: an error is returned by the next statement that is waited for.
     pub async fn send_batch(&mut self, sql: impl Into<String>) {
         let (client, sql) = (Arc::clone(&self.client), sql.into());
-        self.send_in_turn(async move { client.batch_execute(&sql).await }.boxed())
+        self.send_in_order(async move { client.batch_execute(&sql).await }.boxed())
             .await;
     }
 
-    /// Sends a statement and does not wait: an error is that of the next statement that is waited for.
+    /// Pipelines a statement: an error is returned by the next statement that is waited for.
     ///
     /// # Errors
     /// When it cannot be prepared, or an earlier one failed.
     pub async fn send(&mut self, statement: Encoded) -> QueryResult<()> {
-        if statement.bytes() > LARGEST_UNDER_WAY || self.under_way.len() >= MOST_UNDER_WAY {
+        if statement.bytes() > MAX_IN_FLIGHT_BYTES || self.in_flight.len() >= MAX_IN_FLIGHT {
             return self.execute(statement).await.map(drop);
         }
         let client = Arc::clone(&self.client);
-        let sending = match self.stay_prepared(&statement).await? {
+        let sending = match self.prepare(&statement).await? {
             Some(prepared) => async move {
                 client
                     .execute_raw(&prepared, statement.values)
@@ -221,57 +239,54 @@ impl AsyncPgConnection {
             }
             .boxed(),
         };
-        self.send_in_turn(sending).await;
+        self.send_in_order(sending).await;
         Ok(())
     }
 
-    /// Runs a statement and gives the number of rows it changed.
+    /// Runs a statement and returns the number of rows it changed.
     pub async fn execute(&mut self, statement: Encoded) -> QueryResult<usize> {
         let client = Arc::clone(&self.client);
-        let changed = match self.stay_prepared(&statement).await? {
+        let changed = match self.prepare(&statement).await? {
             Some(prepared) => {
-                self.in_turn(client.execute_raw(&prepared, statement.values))
+                self.run_in_order(client.execute_raw(&prepared, statement.values))
                     .await?
             }
             None => {
-                self.in_turn(client.execute_typed(&statement.sql, &statement.parameters()))
+                self.run_in_order(client.execute_typed(&statement.sql, &statement.parameters()))
                     .await?
             }
         };
         Ok(usize::try_from(changed).unwrap_or(usize::MAX))
     }
 
-    /// Runs a query and gives its rows as they come.
+    /// Runs a query and returns its rows as they come.
     pub async fn rows(&mut self, statement: Encoded) -> QueryResult<tokio_postgres::RowStream> {
         let client = Arc::clone(&self.client);
-        match self.stay_prepared(&statement).await? {
+        match self.prepare(&statement).await? {
             Some(prepared) => {
-                self.in_turn(client.query_raw(&prepared, statement.values))
+                self.run_in_order(client.query_raw(&prepared, statement.values))
                     .await
             }
             None => {
-                // Parsed, bound, described and run in one go: one round trip, and nothing that a pooler would have to keep.
+                // Parse, bind, describe and execute in one round trip, with nothing that a pooler would have to keep.
                 let Encoded {
                     sql, values, types, ..
                 } = statement;
-                self.in_turn(client.query_typed_raw(&sql, values.into_iter().zip(types)))
+                self.run_in_order(client.query_typed_raw(&sql, values.into_iter().zip(types)))
                     .await
             }
         }
     }
 
-    /// Runs two queries, the second right behind the first, and gives the rows of both: one round trip.
+    /// Runs two queries in one round trip and returns the rows of both.
     pub async fn rows_of_both(
         &mut self,
         first: Encoded,
         second: Encoded,
     ) -> QueryResult<(Vec<PgRow>, Vec<PgRow>)> {
         let client = Arc::clone(&self.client);
-        let prepared = (
-            self.stay_prepared(&first).await?,
-            self.stay_prepared(&second).await?,
-        );
-        self.in_turn(async {
+        let prepared = (self.prepare(&first).await?, self.prepare(&second).await?);
+        self.run_in_order(async {
             try_join!(
                 rows_of(&client, first, prepared.0),
                 rows_of(&client, second, prepared.1)
@@ -280,22 +295,22 @@ impl AsyncPgConnection {
         .await
     }
 
-    /// Runs a query and sends `end`, which ends the transaction, right behind it: what the query locks is locked while
-    /// the server works, not while answers travel.
+    /// Runs a query and pipelines `end`, which ends the transaction, behind it: locks of the query are held while the server
+    /// works, not during a round trip.
     ///
     /// # Errors
-    /// [`Unfinished::Refused`] also for what is under way. An error of `end` itself that the server gave a reason for
-    /// other than its own end is no unknown outcome either.
+    /// [`CommitError::Rejected`] also for the statements in flight, and for an error of `end` itself for which the server gave
+    /// a reason other than its own shutdown.
     pub async fn rows_and_end(
         &mut self,
         statement: Encoded,
         end: &str,
-    ) -> Result<Vec<PgRow>, Unfinished> {
+    ) -> Result<Vec<PgRow>, CommitError> {
         let client = Arc::clone(&self.client);
         let prepared = self
-            .stay_prepared(&statement)
+            .prepare(&statement)
             .await
-            .map_err(Unfinished::Refused)?;
+            .map_err(CommitError::Rejected)?;
         let both = async {
             Ok(join!(
                 rows_of(&client, statement, prepared),
@@ -303,52 +318,54 @@ impl AsyncPgConnection {
             ))
         };
         let before = |error: DieselError| match failure::is_answer(&error) {
-            true => Unfinished::Refused(error),
-            false => Unfinished::Unknown(error),
+            true => CommitError::Rejected(error),
+            false => CommitError::OutcomeUnknown(error),
         };
-        let (rows, ended) = self.in_turn(both).await.map_err(before)?;
+        let (rows, ended) = self.run_in_order(both).await.map_err(before)?;
         let rows = rows.map_err(|error| before(failed(error)))?;
         match ended.map_err(failed) {
             Ok(()) => Ok(rows),
             Err(error) if matches!(failure::kind(&error), Kind::Unavailable | Kind::TooSlow) => {
-                Err(Unfinished::Unknown(error))
+                Err(CommitError::OutcomeUnknown(error))
             }
-            Err(error) => Err(Unfinished::Refused(error)),
+            Err(error) => Err(CommitError::Rejected(error)),
         }
     }
 
-    /// The prepared statement, if it is one that stays so.
-    async fn stay_prepared(&mut self, statement: &Encoded) -> QueryResult<Option<Statement>> {
+    /// The prepared statement, unless the cache says to run it unprepared.
+    async fn prepare(&mut self, statement: &Encoded) -> QueryResult<Option<Statement>> {
         let Encoded {
             sql,
             types,
-            keep,
-            written,
+            policy,
+            id,
             prepared,
             values: _,
         } = statement;
         if prepared.is_some() {
             return Ok(prepared.clone());
         }
-        let Some(kept) = &mut self.kept else {
+        let Some(cache) = &mut self.cache else {
             return Ok(None);
         };
-        if *keep == Keep::WhileUsed && !self.slow.may_keep(sql) {
+        if *policy == CachePolicy::WhileUsed && !self.slow_searches.may_cache(sql) {
             return Ok(None);
         }
-        match kept.find(sql, *keep) {
-            Found::There(prepared) => {
-                written.inspect(|written| kept.note_written(written, &prepared));
-                return Ok(Some(prepared));
+        let prepared = match cache.find(sql, *policy) {
+            Lookup::Unprepared => return Ok(None),
+            Lookup::Hit(prepared) => prepared,
+            Lookup::Miss => {
+                let client = Arc::clone(&self.client);
+                // The server resolves types that only it knows.
+                let prepared = self.run_in_order(client.prepare_typed(sql, types)).await?;
+                if let Some(cache) = &mut self.cache {
+                    cache.insert(sql, &prepared);
+                }
+                prepared
             }
-            Found::NotYet => return Ok(None),
-            Found::Missing => {}
-        }
-        let client = Arc::clone(&self.client);
-        // Types that only the server knows by number are left to it.
-        let prepared = self.in_turn(client.prepare_typed(sql, types)).await?;
-        if let Some(kept) = &mut self.kept {
-            kept.keep(sql, &prepared);
+        };
+        if let (Some(cache), Some(id)) = (&mut self.cache, *id) {
+            cache.insert_id(id, sql, &prepared);
         }
         Ok(Some(prepared))
     }
@@ -373,11 +390,11 @@ async fn rows_of(
 impl SimpleAsyncConnection for AsyncPgConnection {
     async fn batch_execute(&mut self, sql: &str) -> QueryResult<()> {
         let client = Arc::clone(&self.client);
-        self.in_turn(client.batch_execute(sql)).await
+        self.run_in_order(client.batch_execute(sql)).await
     }
 }
 
-/// diesel has no variant for the errors of others; this one keeps them whole.
+/// The driver's error as one of diesel, which has no variant for other errors; this one holds it whole.
 pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
     DieselError::QueryBuilderError(Box::new(DriverError(error)))
 }
@@ -394,7 +411,7 @@ pub(crate) async fn connect(
     }
     config.keepalives_idle(KEEPALIVE_IDLE);
     if config.get_tcp_user_timeout().is_none() {
-        // A server that vanished without a word, as its machine may, is given up after this.
+        // A server whose machine went away without closing the connection is given up after this.
         config.tcp_user_timeout(timeout.saturating_mul(2));
     }
     // Each host has its own time to answer, and so has the conversation after that.
@@ -407,20 +424,20 @@ pub(crate) async fn connect(
         .map_err(|error| ConnectError::Driver(DriverError(error)))?;
     let (alive, gone) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
-        // A server that does not answer must not keep this task for ever.
-        let farewell = async {
+        // A server that does not respond must not hold this task for ever.
+        let closed = async {
             let _ = gone.await;
-            tokio::time::sleep(FAREWELL).await;
+            tokio::time::sleep(CLOSE_TIMEOUT).await;
         };
-        select(pin!(connection), pin!(farewell)).await;
+        select(pin!(connection), pin!(closed)).await;
     });
     Ok(AsyncPgConnection {
         client: Arc::new(client),
-        kept: target.keeps_statements.then(Kept::default),
-        slow: Arc::default(),
+        cache: target.keeps_statements.then(StatementCache::default),
+        slow_searches: Arc::default(),
         has_session: false,
         types: Types::default(),
-        under_way: VecDeque::new(),
+        in_flight: VecDeque::new(),
         _alive: alive,
     })
 }

@@ -15,7 +15,7 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect};
 
-use crate::target::{Target, Trust};
+use crate::pg::target::{Target, Trust};
 
 /// Makes TLS connections as a target asks for them.
 #[derive(Clone)]

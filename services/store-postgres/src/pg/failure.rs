@@ -5,8 +5,8 @@ use context_store::{BoxError, Soundness, StoreError};
 use diesel::result::Error as DieselError;
 use tokio_postgres::error::{Severity, SqlState};
 
-use crate::connection::Unfinished;
-use crate::statement::DriverError;
+use crate::pg::connection::CommitError;
+use crate::pg::driver::DriverError;
 
 /// Why an attempt of an operation failed.
 #[derive(Debug)]
@@ -31,11 +31,11 @@ impl From<DieselError> for Failure {
     }
 }
 
-impl From<Unfinished> for Failure {
-    fn from(unfinished: Unfinished) -> Self {
-        match unfinished {
-            Unfinished::Refused(error) => Self::Database(error),
-            Unfinished::Unknown(error) => Self::CommitUnknown(error),
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Rejected(error) => Self::Database(error),
+            CommitError::OutcomeUnknown(error) => Self::CommitUnknown(error),
         }
     }
 }

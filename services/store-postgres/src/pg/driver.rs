@@ -18,8 +18,8 @@ use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use tokio_postgres::Statement;
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type};
 
-use crate::connection::{AsyncPgConnection, failed};
-use crate::kept::Keep;
+use crate::pg::connection::{AsyncPgConnection, failed};
+use crate::pg::statement_cache::{CachePolicy, StatementId};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -54,16 +54,16 @@ pub(crate) struct Encoded {
     pub sql: String,
     pub values: Vec<Value>,
     pub types: Vec<Type>,
-    /// How long a connection may keep it.
-    pub keep: Keep,
-    /// How it is written in this program, if it is.
-    pub written: Option<&'static str>,
-    /// What its connection keeps of it, if that is known; text and types are of no use then and empty.
+    /// How long a connection may keep it prepared.
+    pub policy: CachePolicy,
+    /// Names its text, when that is fixed.
+    pub id: Option<StatementId>,
+    /// The prepared statement, if its connection has it; text and types are not needed then and empty.
     pub prepared: Option<Statement>,
 }
 
 impl Encoded {
-    /// A statement that is kept, with the values of a diesel query.
+    /// A prepared statement with the values of a query.
     pub fn of_prepared(
         prepared: Statement,
         query: &(impl QueryFragment<Pg> + ?Sized),
@@ -74,15 +74,19 @@ impl Encoded {
             sql: String::new(),
             values,
             types: Vec::new(),
-            keep: Keep::Always,
-            written: None,
+            policy: CachePolicy::Always,
+            id: None,
             prepared: Some(prepared),
         })
     }
 
-    /// The statement of a diesel query. `known` are the numbers of types that are not PostgreSQL's own; the server finds
-    /// out those of others, as far as it can.
-    pub fn of(query: &(impl QueryFragment<Pg> + ?Sized), known: &Types) -> QueryResult<Self> {
+    /// The statement of a query. `known` are the OIDs of types that are not PostgreSQL's own; the server resolves other types
+    /// as far as it can.
+    pub fn of(
+        query: &(impl QueryFragment<Pg> + ?Sized),
+        policy: CachePolicy,
+        known: &Types,
+    ) -> QueryResult<Self> {
         let mut sql = PgQueryBuilder::default();
         query.to_sql(&mut sql, &Pg)?;
         let binds = binds(query, known)?;
@@ -98,17 +102,13 @@ impl Encoded {
             sql: sql.finish(),
             values: binds.binds.into_iter().map(Value).collect(),
             types,
-            keep: if query.is_safe_to_cache_prepared(&Pg)? {
-                Keep::Always
-            } else {
-                Keep::Never
-            },
-            written: None,
+            policy,
+            id: None,
             prepared: None,
         })
     }
 
-    /// How much there is to send, about.
+    /// About how many bytes are sent.
     pub fn bytes(&self) -> usize {
         self.values
             .iter()
@@ -140,7 +140,7 @@ fn type_of(oid: u32) -> Type {
         .unwrap_or_else(|| Type::new("unknown".to_owned(), oid, Kind::Simple, String::new()))
 }
 
-/// The numbers of types by name: of themselves and of their arrays.
+/// The OIDs of types by name: of the type and of its array.
 pub(crate) type Types = Arc<HashMap<&'static str, (u32, u32)>>;
 
 struct Known(Types);
@@ -272,7 +272,7 @@ impl AsyncConnectionCore for AsyncPgConnection {
         T: AsQuery + 'query,
         T::Query: QueryFragment<Pg> + QueryId + 'query,
     {
-        let statement = self.encode(&source.as_query());
+        let statement = self.encode_query(&source.as_query());
         async move {
             let rows = self.rows(statement?).await?;
             Ok(rows.map_err(failed).map_ok(PgRow).boxed())
@@ -287,7 +287,7 @@ impl AsyncConnectionCore for AsyncPgConnection {
     where
         T: QueryFragment<Pg> + QueryId + 'query,
     {
-        let statement = self.encode(&source);
+        let statement = self.encode_query(&source);
         async move { self.execute(statement?).await }.boxed()
     }
 }

@@ -9,13 +9,13 @@ use deadpool::managed::{
 };
 use tokio::sync::oneshot;
 
-use crate::breaker::Breaker;
 use crate::config::Config;
-use crate::connection::{AsyncPgConnection, ConnectError, connect};
-use crate::failure::Failure;
-use crate::kept::SlowForms;
-use crate::target::Target;
-use crate::tls::Tls;
+use crate::pg::breaker::Breaker;
+use crate::pg::connection::{AsyncPgConnection, ConnectError, connect};
+use crate::pg::failure::Failure;
+use crate::pg::statement_cache::SlowSearches;
+use crate::pg::target::Target;
+use crate::pg::tls::Tls;
 
 /// How long a server may take to be told that nobody waits for a statement any more.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ struct Connector {
     tls: Tls,
     timeout: Duration,
     statement_timeout: Duration,
-    slow: Arc<SlowForms>,
+    slow_searches: Arc<SlowSearches>,
 }
 
 impl Manager for Connector {
@@ -35,7 +35,8 @@ impl Manager for Connector {
 
     async fn create(&self) -> Result<AsyncPgConnection, ConnectError> {
         let mut conn = connect(&self.target, &self.tls, self.timeout).await?;
-        conn.start_session(self.statement_timeout, &self.slow).await;
+        conn.start_session(self.statement_timeout, &self.slow_searches)
+            .await;
         Ok(conn)
     }
 
@@ -71,7 +72,7 @@ impl Pool {
             tls: tls.clone(),
             timeout: config.connect_timeout,
             statement_timeout: config.statement_timeout,
-            slow: Arc::default(),
+            slow_searches: Arc::default(),
         };
         Ok(Self {
             connections: Connections::builder(connector)

@@ -11,10 +11,10 @@ use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
 use futures::TryStreamExt as _;
 
-use crate::connection::{self, AsyncPgConnection, Unfinished};
-use crate::kept::Keep;
-use crate::statement::{Encoded, PgRow};
-use crate::vectors::{Vector, VectorRef};
+use crate::pg::connection::{self, AsyncPgConnection, CommitError};
+use crate::pg::driver::{Encoded, PgRow};
+use crate::pg::statement_cache::{CachePolicy, StatementId};
+use crate::vectors::{Vector, VectorType};
 
 /// A value that PostgreSQL gets apart from the SQL.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,8 +25,6 @@ pub(crate) enum Bind<'v> {
     OptionalText(Option<Cow<'v, str>>),
     /// bigint
     Int(i64),
-    /// bigint, or NULL
-    OptionalInt(Option<i64>),
     /// boolean
     Bool(bool),
     /// bytea
@@ -44,9 +42,9 @@ pub(crate) enum Bind<'v> {
     /// bytea[] with NULLs
     OptionalByteStrings(Vec<Option<&'v [u8]>>),
     /// vector
-    Vector(VectorRef<'v>),
+    Vector(Vector),
     /// vector[]
-    Vectors(Vec<VectorRef<'v>>),
+    Vectors(Vec<Vector>),
 }
 
 impl<'v> Bind<'v> {
@@ -77,7 +75,7 @@ pub(crate) struct Fragment<'v> {
     sql: Cow<'static, str>,
     binds: Vec<Bind<'v>>,
     /// How long the statement stays prepared on its connection.
-    keep: Keep,
+    policy: CachePolicy,
 }
 
 impl<'v> Fragment<'v> {
@@ -86,14 +84,14 @@ impl<'v> Fragment<'v> {
         Self {
             sql: sql.into(),
             binds: Vec::new(),
-            keep: Keep::Never,
+            policy: CachePolicy::Never,
         }
     }
 
     /// A search put together at run time. It stays prepared while it is asked often, and quick.
     pub fn search(sql: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            keep: Keep::WhileUsed,
+            policy: CachePolicy::WhileUsed,
             ..Self::new(sql)
         }
     }
@@ -104,7 +102,7 @@ impl<'v> Fragment<'v> {
         Self {
             sql: Cow::Borrowed(sql),
             binds,
-            keep: Keep::Always,
+            policy: CachePolicy::Always,
         }
     }
 
@@ -115,12 +113,11 @@ impl<'v> Fragment<'v> {
 
     /// The statement as it goes to the server.
     fn encode(&self, conn: &AsyncPgConnection) -> QueryResult<Encoded> {
-        match (&self.sql, self.keep) {
-            (Cow::Borrowed(written), Keep::Always) => conn.encode_written(written, self),
-            _ => Ok(Encoded {
-                keep: self.keep,
-                ..conn.encode(self)?
-            }),
+        match (&self.sql, self.policy) {
+            (Cow::Borrowed(literal), CachePolicy::Always) => {
+                conn.encode_fixed(StatementId::of_literal(literal), self)
+            }
+            _ => conn.encode(self, self.policy),
         }
     }
 
@@ -152,7 +149,7 @@ impl<'v> Fragment<'v> {
 
 impl QueryFragment<Pg> for Fragment<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        if self.keep != Keep::Always {
+        if self.policy != CachePolicy::Always {
             out.unsafe_to_cache_prepared();
         }
         let mut parts = self.sql.split('?');
@@ -162,7 +159,6 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::Text(text) => out.push_bind_param::<Text, _>(text)?,
                 Bind::OptionalText(text) => out.push_bind_param::<Nullable<Text>, _>(text)?,
                 Bind::Int(int) => out.push_bind_param::<BigInt, _>(int)?,
-                Bind::OptionalInt(int) => out.push_bind_param::<Nullable<BigInt>, _>(int)?,
                 Bind::Bool(value) => out.push_bind_param::<Bool, _>(value)?,
                 Bind::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes)?,
                 Bind::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts)?,
@@ -177,8 +173,8 @@ impl QueryFragment<Pg> for Fragment<'_> {
                 Bind::OptionalByteStrings(strings) => {
                     out.push_bind_param::<Array<Nullable<Binary>>, _>(strings)?
                 }
-                Bind::Vector(vector) => out.push_bind_param::<Vector, _>(vector)?,
-                Bind::Vectors(vectors) => out.push_bind_param::<Array<Vector>, _>(vectors)?,
+                Bind::Vector(vector) => out.push_bind_param::<VectorType, _>(vector)?,
+                Bind::Vectors(vectors) => out.push_bind_param::<Array<VectorType>, _>(vectors)?,
             }
             out.push_sql(part);
         }
@@ -197,13 +193,13 @@ impl Query for Fragment<'_> {
 }
 
 /// Extensions have no fixed numbers for their types.
-async fn learn_types(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<()> {
+async fn load_types(conn: &mut AsyncPgConnection, fragment: &Fragment<'_>) -> QueryResult<()> {
     if fragment
         .binds
         .iter()
         .any(|bind| matches!(bind, Bind::Vector(_) | Bind::Vectors(_)))
     {
-        conn.learn("vector").await?;
+        conn.load_type("vector").await?;
     }
     Ok(())
 }
@@ -258,10 +254,10 @@ async fn read<Row, E>(
     build: impl Fn(&PgRow) -> deserialize::Result<Row>,
     mut keep: impl FnMut(Row) -> Result<(), E>,
 ) -> Result<(), E> {
-    learn_types(conn, &fragment).await.map_err(&failed)?;
+    load_types(conn, &fragment).await.map_err(&failed)?;
     let statement = fragment.encode(conn).map_err(&failed)?;
-    let search =
-        (fragment.keep == Keep::WhileUsed).then(|| (statement.sql.clone(), Instant::now()));
+    let search = (fragment.policy == CachePolicy::WhileUsed)
+        .then(|| (statement.sql.clone(), Instant::now()));
     let mut rows = pin!(conn.rows(statement).await.map_err(&failed)?);
     while let Some(row) = rows
         .try_next()
@@ -274,7 +270,7 @@ async fn read<Row, E>(
         )?;
     }
     if let Some((sql, started)) = search {
-        conn.slow_forms().took(&sql, started.elapsed());
+        conn.slow_searches().record(&sql, started.elapsed());
     }
     Ok(())
 }
@@ -284,14 +280,14 @@ pub(crate) async fn execute(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
 ) -> QueryResult<usize> {
-    learn_types(conn, &fragment).await?;
+    load_types(conn, &fragment).await?;
     let statement = fragment.encode(conn)?;
     conn.execute(statement).await
 }
 
 /// Sends a statement whose rows nobody needs, and does not wait: if it fails, so does the next one that is waited for.
 pub(crate) async fn send(conn: &mut AsyncPgConnection, fragment: Fragment<'_>) -> QueryResult<()> {
-    learn_types(conn, &fragment).await?;
+    load_types(conn, &fragment).await?;
     let statement = fragment.encode(conn)?;
     conn.send(statement).await
 }
@@ -301,15 +297,15 @@ pub(crate) async fn query_and_end<Row>(
     conn: &mut AsyncPgConnection,
     fragment: Fragment<'_>,
     end: &str,
-) -> Result<Vec<Row>, Unfinished>
+) -> Result<Vec<Row>, CommitError>
 where
     Row: QueryableByName<Pg>,
 {
-    let statement = fragment.encode(conn).map_err(Unfinished::Refused)?;
+    let statement = fragment.encode(conn).map_err(CommitError::Rejected)?;
     let rows = conn.rows_and_end(statement, end).await?;
     let read = |row: &PgRow| {
         Row::build(row).map_err(|error| {
-            Unfinished::Unknown(diesel::result::Error::DeserializationError(error))
+            CommitError::OutcomeUnknown(diesel::result::Error::DeserializationError(error))
         })
     };
     rows.iter().map(read).collect()

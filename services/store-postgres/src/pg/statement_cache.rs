@@ -1,0 +1,258 @@
+//! Statements that stay prepared on a connection.
+//!
+//! PostgreSQL plans a prepared statement with its values in view five times, and then reuses one plan for all values if it
+//! expects that plan to cost no more (`plan_cache_mode = auto`). Planning is up to half the work of a search, but a plan made
+//! for rare words may be a hundred times too slow for a common one. So searches are cached as well, and a search whose
+//! cached plan was slow is planned again for a while.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_postgres::Statement;
+
+/// Searches that one connection caches, at most. The server needs about ten kilobytes for each.
+const MAX_SEARCHES: usize = 64;
+/// A search that takes longer may have had a plan that does not suit its values.
+const SLOW: Duration = Duration::from_millis(50);
+/// How many searches of one text are planned again after a slow one, at first and at most. Each further slow one makes
+/// them four times as many.
+const FIRST_PAUSE: u64 = 1_000;
+const LONGEST_PAUSE: u64 = 1_000_000;
+/// Texts of slow searches that are remembered, at most.
+const MAX_SLOW_TEXTS: usize = 256;
+
+/// How long a connection keeps a statement prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CachePolicy {
+    /// Not at all: it is planned each time, with its values in view.
+    Never,
+    /// While it is among the most recently used, unless it was slow. For texts put together at run time.
+    WhileUsed,
+    /// As long as the connection lasts. For texts that this program fixes, of which there are few.
+    Always,
+}
+
+/// Names a text that this program fixes, so that it need not be rendered and hashed for each use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum StatementId {
+    /// A string literal, by its address and length.
+    Literal(usize, usize),
+    /// A query of diesel, by its static query id.
+    Query(TypeId),
+}
+
+impl StatementId {
+    pub fn of_literal(sql: &'static str) -> Self {
+        Self::Literal(sql.as_ptr().addr(), sql.len())
+    }
+}
+
+/// What stays prepared on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct StatementCache {
+    by_text: HashMap<String, Statement>,
+    by_id: HashMap<StatementId, Statement>,
+    /// The text of each id, to notice an id that stands for two texts.
+    #[cfg(debug_assertions)]
+    texts: HashMap<StatementId, String>,
+    searches: Vec<CachedSearch>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct CachedSearch {
+    sql: String,
+    /// `None` after the first use: preparing costs a round trip, which pays off from the second use on.
+    statement: Option<Statement>,
+    last_use: u64,
+}
+
+/// What to do with a statement.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// Run this prepared statement.
+    Hit(Statement),
+    /// Prepare it and [insert](StatementCache::insert) it.
+    Miss,
+    /// Run it without preparing it.
+    Unprepared,
+}
+
+impl StatementCache {
+    /// The statement with this id, if it is prepared.
+    pub fn find_by_id(&self, id: StatementId) -> Option<&Statement> {
+        self.by_id.get(&id)
+    }
+
+    /// Adds the id of a statement that is prepared.
+    pub fn insert_id(&mut self, id: StatementId, sql: &str, statement: &Statement) {
+        self.by_id.insert(id, statement.clone());
+        #[cfg(debug_assertions)]
+        self.texts.insert(id, sql.to_owned());
+        #[cfg(not(debug_assertions))]
+        let _ = sql;
+    }
+
+    /// The text of an id that was [inserted](Self::insert_id).
+    #[cfg(debug_assertions)]
+    pub fn text_of(&self, id: StatementId) -> Option<&str> {
+        self.texts.get(&id).map(String::as_str)
+    }
+
+    /// Looks up a statement and counts the use of a search.
+    pub fn find(&mut self, sql: &str, policy: CachePolicy) -> Lookup {
+        match policy {
+            CachePolicy::Never => Lookup::Unprepared,
+            CachePolicy::Always => self
+                .by_text
+                .get(sql)
+                .map_or(Lookup::Miss, |statement| Lookup::Hit(statement.clone())),
+            CachePolicy::WhileUsed => {
+                self.uses += 1;
+                if let Some(known) = self.searches.iter_mut().find(|known| known.sql == sql) {
+                    known.last_use = self.uses;
+                    return known.statement.clone().map_or(Lookup::Miss, Lookup::Hit);
+                }
+                if self.searches.len() >= MAX_SEARCHES {
+                    let oldest = self
+                        .searches
+                        .iter()
+                        .enumerate()
+                        .min_by_key(|(_, known)| known.last_use)
+                        .map(|(at, _)| at);
+                    // Dropping a statement closes it on the server.
+                    oldest.map(|at| self.searches.swap_remove(at));
+                }
+                self.searches.push(CachedSearch {
+                    sql: sql.to_owned(),
+                    statement: None,
+                    last_use: self.uses,
+                });
+                Lookup::Unprepared
+            }
+        }
+    }
+
+    /// Adds a statement after a [`Lookup::Miss`].
+    pub fn insert(&mut self, sql: &str, statement: &Statement) {
+        match self.searches.iter_mut().find(|known| known.sql == sql) {
+            Some(known) => known.statement = Some(statement.clone()),
+            None => _ = self.by_text.insert(sql.to_owned(), statement.clone()),
+        }
+    }
+}
+
+/// Searches, by their text without values, whose cached plan was slow on any connection of a pool.
+#[derive(Debug, Default)]
+pub(crate) struct SlowSearches {
+    /// By the hash of the text: when two share one, both are planned again.
+    by_hash: Mutex<HashMap<u64, SlowSearch>>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct SlowSearch {
+    /// How many of its uses are planned again before a plan is cached.
+    pause: u64,
+    /// How many were slow.
+    times: u32,
+}
+
+impl SlowSearches {
+    /// Whether this search may use a cached plan.
+    pub fn may_cache(&self, sql: &str) -> bool {
+        let mut slow = self.by_hash.lock().unwrap_or_else(PoisonError::into_inner);
+        match slow.get_mut(&self.hasher.hash_one(sql)) {
+            Some(search) if search.pause > 0 => {
+                search.pause -= 1;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Records how long a search took until its last row.
+    pub fn record(&self, sql: &str, time: Duration) {
+        if time < SLOW {
+            return;
+        }
+        let mut slow = self.by_hash.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = self.hasher.hash_one(sql);
+        if slow.len() >= MAX_SLOW_TEXTS && !slow.contains_key(&key) {
+            slow.clear();
+        }
+        let search = slow.entry(key).or_default();
+        // While it is planned each time it has the best plan there is.
+        if search.pause == 0 {
+            search.pause = FIRST_PAUSE
+                .saturating_mul(4_u64.saturating_pow(search.times))
+                .min(LONGEST_PAUSE);
+            search.times = search.times.saturating_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_prepared_when_it_is_asked_again_and_the_least_recent_one_is_forgotten() {
+        let mut cache = StatementCache::default();
+        let mut find = |sql: &str| cache.find(sql, CachePolicy::WhileUsed);
+        assert!(matches!(find("first"), Lookup::Unprepared));
+        assert!(matches!(find("first"), Lookup::Miss));
+        for n in 1..MAX_SEARCHES {
+            find(&n.to_string());
+        }
+        assert!(
+            matches!(find("first"), Lookup::Miss),
+            "it was used lately and there was room"
+        );
+        find("one more");
+        assert!(
+            matches!(find("1"), Lookup::Unprepared),
+            "it was the least recent"
+        );
+        assert!(matches!(find("first"), Lookup::Miss));
+        assert_eq!(cache.searches.len(), MAX_SEARCHES);
+    }
+
+    #[test]
+    fn fixed_texts_are_prepared_at_once_and_others_never() {
+        let mut cache = StatementCache::default();
+        assert!(matches!(
+            cache.find("fixed", CachePolicy::Always),
+            Lookup::Miss
+        ));
+        for _ in 0..2 {
+            assert!(matches!(
+                cache.find("other", CachePolicy::Never),
+                Lookup::Unprepared
+            ));
+        }
+    }
+
+    #[test]
+    fn a_slow_form_rests_longer_each_time() {
+        let slow = SlowSearches::default();
+        slow.record("quick", SLOW / 2);
+        assert!(slow.may_cache("quick"));
+        for pause in [FIRST_PAUSE, 4 * FIRST_PAUSE, 16 * FIRST_PAUSE] {
+            slow.record("slow", SLOW);
+            slow.record("slow", SLOW);
+            let planned = (0..LONGEST_PAUSE)
+                .take_while(|_| !slow.may_cache("slow"))
+                .count();
+            assert_eq!(planned as u64, pause);
+        }
+        assert!(slow.may_cache("quick"));
+        for n in 0..2 * MAX_SLOW_TEXTS {
+            slow.record(&n.to_string(), SLOW);
+        }
+        assert!(slow.by_hash.lock().unwrap().len() <= MAX_SLOW_TEXTS);
+    }
+}

@@ -1,0 +1,221 @@
+//! The tables as the newest migration leaves them (`migrations/postgres`). A test compares this file with the database.
+
+pub(crate) mod types {
+    //! Types that diesel does not know.
+
+    use diesel::query_builder::QueryId;
+    use diesel::sql_types::SqlType;
+
+    /// Full-text search document.
+    #[derive(Debug, Clone, Copy, SqlType, QueryId)]
+    #[diesel(postgres_type(name = "tsvector", schema = "pg_catalog"))]
+    pub struct Tsvector;
+}
+
+diesel::table! {
+    context.settings (key) {
+        key -> Text,
+        value -> Text,
+    }
+}
+
+diesel::table! {
+    context.owner_ids (owner_id) {
+        owner_id -> Text,
+        next_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    context.owners (owner_id) {
+        owner_id -> Text,
+        revision -> BigInt,
+        entry_count -> BigInt,
+        user_count -> BigInt,
+        agent_count -> BigInt,
+        multimodal_count -> BigInt,
+        image_count -> BigInt,
+        thread_count -> BigInt,
+    }
+}
+
+diesel::table! {
+    context.threads (owner_id, thread_id) {
+        owner_id -> Text,
+        thread_id -> Text,
+        entry_count -> BigInt,
+        user_count -> BigInt,
+        agent_count -> BigInt,
+        multimodal_count -> BigInt,
+        first_entry -> BigInt,
+        last_entry -> BigInt,
+        last_id -> BigInt,
+        last_source -> Text,
+        last_hash -> BigInt,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::*;
+    use super::types::Tsvector;
+
+    context.entries (owner_id, id) {
+        owner_id -> Text,
+        id -> BigInt,
+        thread_id -> Text,
+        source -> Text,
+        image_count -> BigInt,
+        version -> BigInt,
+        created_at -> BigInt,
+        updated_at -> BigInt,
+        tags -> Array<Text>,
+        summary -> Text,
+        metadata -> Json,
+        metadata_folded -> Jsonb,
+        words -> Tsvector,
+        words_cut -> Bool,
+        text -> Text,
+        context -> Tsvector,
+        seal -> Nullable<Binary>,
+    }
+}
+
+diesel::table! {
+    context.entry_tags (owner_id, tag, id) {
+        owner_id -> Text,
+        tag -> Text,
+        id -> BigInt,
+    }
+}
+
+diesel::table! {
+    context.images (owner_id, id, position) {
+        owner_id -> Text,
+        id -> BigInt,
+        position -> BigInt,
+        mime_type -> Text,
+        metadata -> Nullable<Json>,
+        data -> Binary,
+        seal -> Nullable<Binary>,
+    }
+}
+
+diesel::table! {
+    context.changes (owner_id, revision) {
+        owner_id -> Text,
+        revision -> BigInt,
+        at -> BigInt,
+        operation -> Text,
+        entity -> Text,
+        entity_id -> Text,
+        thread_id -> Nullable<Text>,
+        version -> Nullable<BigInt>,
+        key_id -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    context.idempotency (owner_id, key) {
+        owner_id -> Text,
+        key -> Text,
+        request_hash -> Binary,
+        outcome -> Text,
+        revision -> BigInt,
+        at -> BigInt,
+    }
+}
+
+diesel::table! {
+    context.artifacts (owner_id, artifact_id) {
+        owner_id -> Text,
+        artifact_id -> Text,
+        created_at -> BigInt,
+        version -> BigInt,
+    }
+}
+
+diesel::table! {
+    context.artifact_versions (owner_id, artifact_id, version) {
+        owner_id -> Text,
+        artifact_id -> Text,
+        version -> BigInt,
+        at -> BigInt,
+        title_given -> Bool,
+        changes -> Array<Text>,
+        title -> Text,
+        metadata -> Json,
+        content -> Text,
+        seal -> Nullable<Binary>,
+    }
+}
+
+diesel::table! {
+    context.artifact_texts (owner_id, artifact_id) {
+        owner_id -> Text,
+        artifact_id -> Text,
+        title -> Text,
+        content -> Text,
+    }
+}
+
+diesel::table! {
+    context.api_keys (owner_id, key_id) {
+        owner_id -> Text,
+        key_id -> Text,
+        name -> Text,
+        lookup -> Binary,
+        hash -> Text,
+        scopes -> Array<Text>,
+        narrowing -> Text,
+        created_at -> BigInt,
+        expires_at -> Nullable<BigInt>,
+        last_used_at -> Nullable<BigInt>,
+        deactivated_at -> Nullable<BigInt>,
+        digest -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    context.key_events (owner_id, event_id) {
+        owner_id -> Text,
+        event_id -> Text,
+        at -> BigInt,
+        actor -> Nullable<Text>,
+        operation -> Text,
+        key_id -> Text,
+    }
+}
+
+diesel::table! {
+    context.denials (owner_id, at) {
+        owner_id -> Text,
+        at -> BigInt,
+        key_id -> Text,
+        operation -> Text,
+        reason -> Text,
+        attempts -> BigInt,
+    }
+}
+
+diesel::table! {
+    context.embedding_sets (set_id) {
+        set_id -> BigInt,
+        model -> Text,
+        dimensions -> BigInt,
+        state -> Text,
+        since -> BigInt,
+    }
+}
+
+diesel::table! {
+    context.embedding_claims (owner_id, id, set_id) {
+        owner_id -> Text,
+        id -> BigInt,
+        set_id -> BigInt,
+        version -> BigInt,
+        holder -> Text,
+        until -> BigInt,
+    }
+}
+
+diesel::allow_tables_to_appear_in_same_query!(artifacts, artifact_versions);
