@@ -1,11 +1,11 @@
 FROM rust:1-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin context-service --bin context-gateway
+RUN cargo build --profile dist --locked --bin context-service --bin context-gateway
 
 FROM debian:bookworm-slim
 RUN useradd --uid 10001 --no-create-home context && install --directory --owner context --mode 0700 /data
-COPY --from=build /src/target/release/context-service /src/target/release/context-gateway /usr/local/bin/
+COPY --from=build /src/target/dist/context-service /src/target/dist/context-gateway /usr/local/bin/
 USER context
 ENV DB_PATH=/data/contexts.db CONTEXT_SOCKET=/data/context.sock
 EXPOSE 7420
