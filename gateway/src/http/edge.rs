@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::body::{Body, BodyDataStream, Bytes, HttpBody as _, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -28,6 +28,8 @@ const BODY_PAUSE: Duration = Duration::from_secs(30);
 const BODY_TIME: Duration = Duration::from_secs(60);
 /// Bytes a second that a long body comes at, at least.
 const BODY_RATE: usize = 64 * 1024;
+/// How long what is left of a refused body is read.
+const LINGER: Duration = Duration::from_secs(5);
 /// Bytes of the transport's complaint about a body that are read.
 const MAX_COMPLAINT: usize = 64 * 1024;
 
@@ -98,7 +100,10 @@ async fn message(
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     let mut scan = Scan::new(admission.max_message_bytes);
+    let (mut parts, body) = request.into_parts();
+    let mut body = body.into_data_stream();
     if announced.is_some_and(|length| length > admission.max_message_bytes) {
+        discard(body);
         return json_rpc_error(
             StatusCode::PAYLOAD_TOO_LARGE,
             &Value::Null,
@@ -106,8 +111,11 @@ async fn message(
             &scan.too_large(),
         );
     }
-    let (mut parts, body) = request.into_parts();
-    let body = match read(body, &mut scan, lease).await {
+    let read = read(&mut body, &mut scan, lease).await;
+    if scan.refusal().is_some() || matches!(read, Err(Unread::Refused(_))) {
+        discard(body);
+    }
+    let body = match read {
         Ok(body) => body,
         Err(Unread::Refused(error)) => return refused(&error),
         Err(Unread::Broken(cause)) => {
@@ -181,16 +189,15 @@ enum Unread {
 }
 
 /// Reads a body until its end or until the scan refuses it. Each piece counts as soon as it is there.
-async fn read(body: Body, scan: &mut Scan, lease: &Lease) -> Result<Bytes, Unread> {
+async fn read(body: &mut BodyDataStream, scan: &mut Scan, lease: &Lease) -> Result<Bytes, Unread> {
     let began = Instant::now();
-    let mut stream = body.into_data_stream();
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     let mut length = 0;
     loop {
         let pace = Duration::from_secs((length / BODY_RATE) as u64);
         let latest = (Instant::now() + BODY_PAUSE).min(began + BODY_TIME + pace);
-        let piece = match tokio::time::timeout_at(latest, stream.next()).await {
+        let piece = match tokio::time::timeout_at(latest, body.next()).await {
             Ok(Some(Ok(piece))) => piece,
             Ok(Some(Err(cause))) => return Err(Unread::Broken(cause.into())),
             Ok(None) => break,
@@ -220,6 +227,15 @@ async fn read(body: Body, scan: &mut Scan, lease: &Lease) -> Result<Bytes, Unrea
     } else {
         rest.freeze()
     })
+}
+
+/// Reads what is left of a refused body, and drops it, while the answer is sent. A connection that is closed with unread data is
+/// reset, and the client loses the answer.
+fn discard(mut body: BodyDataStream) {
+    tokio::spawn(async move {
+        let rest = async { while let Some(Ok(_)) = body.next().await {} };
+        let _ = tokio::time::timeout(LINGER, rest).await;
+    });
 }
 
 /// A client that takes JSON, or anything, is served: replies are plain JSON. The transport wants to see the event

@@ -645,6 +645,32 @@ async fn asks(stream: &mut tokio::net::TcpStream) -> std::io::Result<String> {
 }
 
 #[tokio::test]
+async fn the_answer_to_a_body_that_is_refused_on_the_way_reaches_its_sender() {
+    let setup = setup(Credentials::Callers);
+    let address = listening(router(&setup), ConnectionLimits::default()).await;
+    // Too many values at its beginning, and more behind them than any socket buffers.
+    let values = "0,".repeat(1_100_000);
+    let rest = " ".repeat(16 * 1024 * 1024);
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"list_threads","arguments":{{"a":[{values}0]}}}}}}{rest}"#
+    );
+    for _ in 0..5 {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             accept: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(body.as_bytes()).await.unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
+        assert!(reply.contains(r#""id":7"#), "{reply}");
+    }
+}
+
+#[tokio::test]
 async fn silent_connections_make_way_for_those_that_ask() {
     let limits = ConnectionLimits {
         connections: 8,
