@@ -93,15 +93,6 @@ impl Language {
         }
     }
 
-    /// Whether a word carries so little meaning in this language that a search with other words
-    /// ignores it. `word` is folded completely (see [`crate::fold`]).
-    ///
-    /// Words are what the analyzer makes of them, so contractions appear as their pieces: `don't`
-    /// is `don` and `t`.
-    pub fn is_stop_word(self, word: &str) -> bool {
-        crate::stop_words::of(self).contains(&word)
-    }
-
     pub(crate) fn algorithm(self) -> Option<Algorithm> {
         Some(match self {
             Language::Arabic => Algorithm::Arabic,

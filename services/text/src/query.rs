@@ -1,28 +1,11 @@
 //! What a search looks for.
 
-use crate::{Analyzer, boolean, plain};
-
 /// A query names at most this many terms. `boolean` refuses more; the other modes use the first
 /// distinct ones.
 pub const MAX_TERMS: usize = 64;
 
 /// How deep parentheses of a boolean query may nest.
 pub const MAX_DEPTH: usize = 32;
-
-/// How the words of the input relate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Words, stemmed. Stop words are ignored while other words remain. Up to three words must all
-    /// occur, and when nothing has them all, any; of four or more, any.
-    Match,
-    /// Every word, as the beginning of a word.
-    Prefix,
-    /// The words next to each other, in that order.
-    Phrase,
-    /// `"…"` phrases, `AND`, `OR`, `NOT` in capitals, parentheses, a trailing `*` for prefixes;
-    /// adjacency means `AND`. `NOT` binds tightest, then `AND`, then `OR`.
-    Boolean,
-}
 
 /// One word, or one bigram of a run without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,27 +64,6 @@ pub struct QueryError {
     pub position: usize,
     /// What is wrong and what is expected, as a sentence without a full stop.
     pub message: String,
-}
-
-/// Reads what a user typed. `None` means that there is nothing to search for: no letter, no digit.
-///
-/// # Errors
-/// Only in [`Mode::Boolean`]: a quote or parenthesis that is not closed, an operator without
-/// operands, `NOT` without anything to exclude from, more than [`MAX_DEPTH`] levels or
-/// [`MAX_TERMS`] terms. The other modes take any input.
-pub fn parse(mode: Mode, input: &str, analyzer: &Analyzer) -> Result<Option<Parsed>, QueryError> {
-    let only = |query: Option<Query>| {
-        query.map(|query| Parsed {
-            query,
-            fallback: None,
-        })
-    };
-    match mode {
-        Mode::Match => Ok(plain::matching(input, analyzer)),
-        Mode::Prefix => Ok(only(plain::prefixes(input, analyzer))),
-        Mode::Phrase => Ok(only(plain::phrase(input, analyzer))),
-        Mode::Boolean => boolean::parse(input, analyzer).map(only),
-    }
 }
 
 impl Query {

@@ -2,8 +2,19 @@
 
 use crate::Language;
 
+impl Language {
+    /// Whether a word carries so little meaning in this language that a search with other words
+    /// ignores it. `word` is folded completely (see [`crate::fold`]).
+    ///
+    /// Words are what the analyzer makes of them, so contractions appear as their pieces: `don't`
+    /// is `don` and `t`.
+    pub fn is_stop_word(self, word: &str) -> bool {
+        of(self).contains(&word)
+    }
+}
+
 /// The stop words of a language, folded completely; empty where we keep no list.
-pub(crate) fn of(language: Language) -> &'static [&'static str] {
+fn of(language: Language) -> &'static [&'static str] {
     match language {
         Language::English => ENGLISH,
         Language::German => GERMAN,
