@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use context_text::ChunkSizes;
 
-use crate::{ProviderError, TokenCodes};
+use crate::{ProviderError, TokenCodes, TokenVectors};
 
 /// A model, as it is stored beside what it made. Vectors of different models are never compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,15 +35,6 @@ pub enum Role {
     Query,
     /// Something to be found.
     Document,
-}
-
-/// The vectors of a text's tokens.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TokenVectors {
-    /// What tells tokens apart, one for each.
-    pub ids: Vec<u32>,
-    /// A vector of length 1 for each token, one after the other.
-    pub vectors: Vec<f32>,
 }
 
 /// What a model makes of a text in one pass.

@@ -13,8 +13,8 @@ mod reranker;
 mod summarizer;
 mod token_codes;
 
-pub use embedder::{Embedder, Model, QueryVectors, Role, TextVectors, TokenVectors};
+pub use embedder::{Embedder, Model, QueryVectors, Role, TextVectors};
 pub use error::ProviderError;
 pub use reranker::Reranker;
 pub use summarizer::Summarizer;
-pub use token_codes::{MalformedCodes, TokenCodes};
+pub use token_codes::{MalformedCodes, TokenCodes, TokenVectors};

@@ -5,8 +5,6 @@
 //! For 384 dimensions that is 192 bytes a token, an eighth of the floats. Cosines are off by about half a hundredth, which
 //! changes hardly any order and no recall: docs/retrieval.md has the figures.
 
-use crate::TokenVectors;
-
 /// The first byte of what is kept. Another form gets another one, so that neither is taken for the other.
 const FORM: u8 = 1;
 /// What a level is counted from: code 0 lies so many steps below zero, code 15 as many above.
@@ -17,6 +15,15 @@ const MIDDLE: f32 = 7.5;
 const STEPS: [f32; 4] = [0.335, 0.39, 0.46, 0.56];
 /// Sums that run beside each other in a product.
 const LANES: usize = 16;
+
+/// The vectors of a text's tokens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenVectors {
+    /// What tells tokens apart, one for each.
+    pub ids: Vec<u32>,
+    /// A vector of length 1 for each token, one after the other.
+    pub vectors: Vec<f32>,
+}
 
 /// Bytes that are no codes of tokens: of another form, or cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
