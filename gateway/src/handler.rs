@@ -397,7 +397,13 @@ impl ServerHandler for Gateway {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let contents = resources::read(self, &request.uri, &context).await?;
+        let arguments = resources::arguments(&request.uri)?;
+        let reply = self
+            .run(Operation::GetContextByIds, arguments, &context)
+            .await
+            .ok_or_else(cancelled)?
+            .map_err(resources::unreadable)?;
+        let contents = resources::contents(&request.uri, &reply.structured)?;
         let mut result = ReadResourceResult::new(contents);
         result.cache_scope = Some(CacheScope::Private);
         result.ttl_ms = Some(0);

@@ -23,6 +23,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use crate::handler::Gateway;
 use crate::memory::Budget;
+pub use auth::Guarded;
 pub use serve::{ConnectionLimits, serve};
 
 /// How the HTTP transport is set up.
@@ -39,17 +40,6 @@ pub struct HttpConfig {
     pub guarded_as: Option<Guarded>,
     /// The largest request body, in bytes.
     pub max_message_bytes: usize,
-}
-
-/// What needs a key or token, as clients know it.
-#[derive(Debug, Clone)]
-pub struct Guarded {
-    /// The URL of `/mcp`.
-    pub resource: String,
-    /// Who gives tokens; `None` when there are only keys.
-    pub issuer: Option<String>,
-    /// What the issuer's names of our scopes begin with.
-    pub scope_prefix: String,
 }
 
 impl HttpConfig {

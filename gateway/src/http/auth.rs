@@ -19,7 +19,6 @@ use tonic::metadata::AsciiMetadataValue;
 
 use crate::call::tool_operation;
 use crate::handler::Gateway;
-use crate::http::Guarded;
 use crate::memory::Caller;
 
 /// The documented sentence.
@@ -43,6 +42,17 @@ pub const METADATA_PATHS: [&str; 2] = [
     "/.well-known/oauth-protected-resource",
     "/.well-known/oauth-protected-resource/mcp",
 ];
+
+/// What needs a key or token, as clients know it.
+#[derive(Debug, Clone)]
+pub struct Guarded {
+    /// The URL of `/mcp`.
+    pub resource: String,
+    /// Who gives tokens; `None` when there are only keys.
+    pub issuer: Option<String>,
+    /// What the issuer's names of our scopes begin with.
+    pub scope_prefix: String,
+}
 
 /// What a caller's scopes are, for whoever handles the request next.
 #[derive(Debug, Clone)]
