@@ -7,6 +7,7 @@
 mod baseline;
 mod cases;
 mod corpus;
+mod error;
 mod floor;
 mod measure;
 mod process;
@@ -27,6 +28,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::baseline::Baseline;
 use crate::cases::{Bench, Loaded, Scale};
 use crate::corpus::{Corpus, DESCRIPTION};
+use crate::error::{Error, Result};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::service::Service;
@@ -34,11 +36,6 @@ use crate::service::Service;
 /// That of the service, so that both sides of a comparison have it.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Any failure; a benchmark ends at the first.
-type Error = Box<dyn std::error::Error + Send + Sync>;
-/// What most functions here give.
-type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Measures the context service and its gateway, each operation beside its floor.
 #[derive(Debug, Parser)]

@@ -46,6 +46,20 @@ fn failure(error: &Error) -> Answer {
     )
 }
 
+/// Starts a service and waits until it answers: its port listens before its database is open.
+pub(crate) async fn start_answering(settings: &[(&str, &str)]) -> Service {
+    let service = Service::start_with(settings).await;
+    let answer = Grpc::connect(&service.address, None)
+        .await
+        .call("get_statistics", &json!({}))
+        .await;
+    assert!(
+        matches!(answer, Answer::Ok(_)),
+        "the service does not answer: {answer:?}"
+    );
+    service
+}
+
 impl Grpc {
     pub(crate) async fn start(storage: Storage) -> Self {
         let service = Service::start(storage).await;
@@ -58,7 +72,7 @@ impl Grpc {
 
     /// To a service with these settings.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let service = Service::start_answering(settings).await;
+        let service = start_answering(settings).await;
         let door = Self::connect(&service.address, None).await;
         Self {
             service: Some(service),

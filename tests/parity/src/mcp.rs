@@ -7,6 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::Answer;
+use crate::grpc::start_answering;
 use crate::process::{Service, Storage, command, free_port, wait_for};
 use crate::rest::client;
 
@@ -88,7 +89,7 @@ impl Stdio {
 
     /// To a service with these settings.
     pub(crate) async fn start_with(settings: &[(&str, &str)]) -> Self {
-        let service = Service::start_answering(settings).await;
+        let service = start_answering(settings).await;
         let settings: Vec<(&str, String)> = settings
             .iter()
             .map(|(name, value)| (*name, (*value).to_owned()))

@@ -5,12 +5,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use context_test_postgres::TestDatabase;
-use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
-
-use crate::Answer;
-use crate::grpc::Grpc;
 
 /// Where a service keeps entries.
 #[derive(Debug, Clone, Copy)]
@@ -118,20 +114,6 @@ impl Service {
             child,
             _database: None,
         }
-    }
-
-    /// The same once it answers: its port listens before its database is open.
-    pub(crate) async fn start_answering(settings: &[(&str, &str)]) -> Self {
-        let service = Self::start_with(settings).await;
-        let answer = Grpc::connect(&service.address, None)
-            .await
-            .call("get_statistics", &json!({}))
-            .await;
-        assert!(
-            matches!(answer, Answer::Ok(_)),
-            "the service does not answer: {answer:?}"
-        );
-        service
     }
 
     /// Ends it. When this returns nobody holds its database any more.

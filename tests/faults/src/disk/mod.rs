@@ -5,6 +5,7 @@
 //! them. Other directories are untouched.
 
 mod cut;
+mod event;
 mod file;
 mod trace;
 mod vfs;
@@ -12,11 +13,11 @@ mod vfs;
 pub use cut::{Cut, Loss};
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cut::Medium;
-use trace::Event;
+use event::Event;
 
 use crate::random::Random;
 
@@ -56,21 +57,6 @@ struct State {
 }
 
 impl Disk {
-    /// Puts the SQLite files of this directory on a disk with faults. To be called before they are opened.
-    ///
-    /// # Panics
-    /// When the directory does not exist or SQLite takes no further VFS.
-    #[must_use]
-    pub fn attach(directory: &Path) -> Arc<Self> {
-        let directory = directory.canonicalize().expect("the directory exists");
-        let disk = Arc::new(Self {
-            directory,
-            state: Mutex::default(),
-        });
-        vfs::attach(&disk);
-        disk
-    }
-
     /// What writes meet from now on.
     pub fn set_fault(&self, fault: Fault) {
         self.lock().fault = fault;

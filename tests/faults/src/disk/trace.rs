@@ -1,35 +1,7 @@
 //! The order of log writes, log syncs and acknowledgements.
 
 use super::Disk;
-
-/// Something that happened to the write-ahead log.
-#[derive(Debug)]
-pub(super) enum Event {
-    LogWrite { offset: u64, data: Box<[u8]> },
-    LogSync,
-}
-
-/// Bytes of the header of a log and of a frame in it (<https://www.sqlite.org/fileformat.html#the_write_ahead_log>).
-const LOG_HEADER: u64 = 32;
-const FRAME_HEADER: usize = 24;
-
-impl Event {
-    fn holds(&self, needle: &[u8]) -> bool {
-        matches!(self, Self::LogWrite { data, .. } if data.windows(needle.len()).any(|window| window == needle))
-    }
-
-    /// Whether this is the header of a frame that ends a transaction: it carries the size of the database.
-    fn ends_transaction(&self) -> bool {
-        match self {
-            Self::LogWrite { offset, data } => {
-                data.len() == FRAME_HEADER
-                    && *offset >= LOG_HEADER
-                    && data.get(4..8).is_some_and(|size| size != [0; 4])
-            }
-            Self::LogSync => false,
-        }
-    }
-}
+use super::event::Event;
 
 impl Disk {
     /// Where the trace stands.

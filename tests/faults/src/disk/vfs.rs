@@ -15,8 +15,25 @@ use super::file::{self, Handle, ShimFile};
 
 static DISKS: Mutex<Vec<Arc<Disk>>> = Mutex::new(Vec::new());
 
+impl Disk {
+    /// Puts the SQLite files of this directory on a disk with faults. To be called before they are opened.
+    ///
+    /// # Panics
+    /// When the directory does not exist or SQLite takes no further VFS.
+    #[must_use]
+    pub fn attach(directory: &Path) -> Arc<Self> {
+        let directory = directory.canonicalize().expect("the directory exists");
+        let disk = Arc::new(Self {
+            directory,
+            state: Mutex::default(),
+        });
+        register_disk(&disk);
+        disk
+    }
+}
+
 /// Makes the files of this disk's directory its own.
-pub(super) fn attach(disk: &Arc<Disk>) {
+fn register_disk(disk: &Arc<Disk>) {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(register);
     DISKS
