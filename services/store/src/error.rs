@@ -1,6 +1,11 @@
+//! Why a store call failed.
+
 use std::time::Duration;
 
 use context_model::{Condition, Error, Filter, Reason};
+
+/// What a store call gives.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Why a store call failed. Nothing of a driver's text reaches the caller: it stays in the source, for the log.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@
 
 mod examine;
 mod mark;
+mod observer;
 mod place;
 pub mod predecessor;
 mod row;
@@ -20,9 +21,10 @@ mod verify;
 
 pub use examine::{Examination, Examined, Examiner, Finding, examine};
 pub use mark::Mark;
+pub use observer::{Observer, Phase};
 pub use place::{Head, Source, Target, TransferError};
 pub use row::{Cell, Row, Slots};
-pub use run::{Observer, Phase, Report, migrate};
+pub use run::{Report, migrate};
 pub use table::{Column, Kind, Slot, TABLES, Table};
 pub use threads::{ThreadPart, thread_parts};
 pub use verify::Verified;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 
+use super::observer::{Observer, Phase};
 use super::place::{Source, TransferError};
 use super::row::{Cell, Row};
-use super::run::{Observer, Phase};
 use super::table::Table;
 use crate::OwnerId;
 use crate::seal::{self, Checked, StoredContent, StoredVersionContent};

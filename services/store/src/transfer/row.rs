@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::table::{Column, Kind, Slot, Table};
+use super::table::{Column, Kind, Table};
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,30 +33,6 @@ pub struct Slots {
     pub texts: [Option<String>; 6],
     /// Bytes likewise.
     pub bytes: [Option<Vec<u8>>; 2],
-}
-
-/// The names the slots have in a query.
-pub(super) const SLOT_NAMES: [(Slot, usize, &str); 13] = [
-    (Slot::Int, 0, "i0"),
-    (Slot::Int, 1, "i1"),
-    (Slot::Int, 2, "i2"),
-    (Slot::Int, 3, "i3"),
-    (Slot::Int, 4, "i4"),
-    (Slot::Text, 0, "t0"),
-    (Slot::Text, 1, "t1"),
-    (Slot::Text, 2, "t2"),
-    (Slot::Text, 3, "t3"),
-    (Slot::Text, 4, "t4"),
-    (Slot::Text, 5, "t5"),
-    (Slot::Bytes, 0, "b0"),
-    (Slot::Bytes, 1, "b1"),
-];
-
-pub(super) fn slot_name(slot: Slot, place: usize) -> &'static str {
-    SLOT_NAMES
-        .iter()
-        .find(|(of, at, _)| *of == slot && *at == place)
-        .map_or("none", |(_, _, name)| name)
 }
 
 impl Slots {

@@ -38,6 +38,30 @@ pub enum Slot {
     Bytes,
 }
 
+/// The names the slots have in a query.
+const SLOT_NAMES: [(Slot, usize, &str); 13] = [
+    (Slot::Int, 0, "i0"),
+    (Slot::Int, 1, "i1"),
+    (Slot::Int, 2, "i2"),
+    (Slot::Int, 3, "i3"),
+    (Slot::Int, 4, "i4"),
+    (Slot::Text, 0, "t0"),
+    (Slot::Text, 1, "t1"),
+    (Slot::Text, 2, "t2"),
+    (Slot::Text, 3, "t3"),
+    (Slot::Text, 4, "t4"),
+    (Slot::Text, 5, "t5"),
+    (Slot::Bytes, 0, "b0"),
+    (Slot::Bytes, 1, "b1"),
+];
+
+fn slot_name(slot: Slot, place: usize) -> &'static str {
+    SLOT_NAMES
+        .iter()
+        .find(|(of, at, _)| *of == slot && *at == place)
+        .map_or("none", |(_, _, name)| name)
+}
+
 impl Kind {
     /// Where its values travel.
     #[must_use]
@@ -267,7 +291,7 @@ impl Table {
         expression: impl Fn(&Column) -> String,
         nothing: impl Fn(Slot) -> &'static str,
     ) -> String {
-        let mut parts = Vec::with_capacity(super::row::SLOT_NAMES.len());
+        let mut parts = Vec::with_capacity(SLOT_NAMES.len());
         let mut used = [0_usize; 3];
         for column in columns {
             let slot = column.kind.slot();
@@ -275,11 +299,11 @@ impl Table {
             parts.push(format!(
                 "{} AS {}",
                 expression(column),
-                super::row::slot_name(slot, *place)
+                slot_name(slot, *place)
             ));
             *place += 1;
         }
-        for (slot, place, name) in super::row::SLOT_NAMES {
+        for (slot, place, name) in SLOT_NAMES {
             if place >= used[slot as usize] {
                 parts.push(format!("{} AS {name}", nothing(slot)));
             }
@@ -303,18 +327,11 @@ mod tests {
                     .count()
             };
             for slot in [Slot::Int, Slot::Text, Slot::Bytes] {
-                let places = super::super::row::SLOT_NAMES
-                    .iter()
-                    .filter(|(of, _, _)| *of == slot)
-                    .count();
+                let places = SLOT_NAMES.iter().filter(|(of, _, _)| *of == slot).count();
                 assert!(count(slot) <= places, "{}: {slot:?}", table.name);
             }
             let list = table.select_list(|column| column.name.to_owned(), |_| "NULL");
-            assert_eq!(
-                list.matches(" AS ").count(),
-                super::super::row::SLOT_NAMES.len(),
-                "{list}"
-            );
+            assert_eq!(list.matches(" AS ").count(), SLOT_NAMES.len(), "{list}");
         }
     }
 }

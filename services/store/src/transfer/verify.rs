@@ -2,8 +2,8 @@
 
 use sha2::{Digest as _, Sha256};
 
+use super::observer::{Observer, Phase};
 use super::place::{Head, Source, TransferError};
-use super::run::{Observer, Phase};
 use super::table::Table;
 use crate::OwnerId;
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use context_model::{JsonObject, Metadata, Tags, Violations};
 use serde_json::Value;
 
-use super::{OldEntry, OldId, OldImage};
+use super::old::{OldEntry, OldId, OldImage};
 use crate::seal::{self, EntrySeal};
 use crate::transfer::row::{Cell, Row};
 
