@@ -1,8 +1,10 @@
+//! What the operations are configured with.
+
 use std::time::Duration;
 
 use context_model::Limits;
 
-use crate::Quotas;
+use crate::access::Quotas;
 
 /// Whether a feature is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,43 +37,17 @@ pub struct EngineConfig {
     pub limits: Limits,
     /// What each owner may have.
     pub quotas: Quotas,
-    /// Bytes of stored outcomes of requests with an idempotency key that each owner may have (`CONTEXT_IDEMPOTENCY_MB`).
+    /// Bytes of stored outcomes of requests with an idempotency key that each owner may have
+    /// (`CONTEXT_IDEMPOTENCY_MB`).
     pub idempotency_bytes: u64,
-    /// Characters of text in search results (`SEARCH_TRUNCATION_LENGTH`).
-    pub search_truncation_length: usize,
-    /// `ENABLE_FTS`.
-    pub fts: Switch,
-    /// `FTS_LANGUAGE`.
-    pub fts_language: String,
-    /// Newest matches a ranked full-text search ranks, at most (`FTS_RANKING_CAP`).
-    pub fts_ranking_cap: u32,
-    /// `ENABLE_SEMANTIC_SEARCH`.
-    pub semantic: Switch,
-    /// `ENABLE_HYBRID_SEARCH`.
-    pub hybrid: Switch,
-    /// `HYBRID_RRF_K`, 1 to 1000.
-    pub hybrid_rrf_k: u32,
-    /// Places of each ranking that reciprocal rank fusion sums, 1 to 200 (`HYBRID_RANK_WINDOW`).
-    pub hybrid_rank_window: u32,
-    /// What the words of an entry's neighbours weigh in hybrid search, 0 to 1 (`HYBRID_CONTEXT_WEIGHT`).
-    pub hybrid_context_weight: f64,
-    /// `ENABLE_RERANKING`.
-    pub reranking: Switch,
-    /// Milliseconds after which results are given without reranking (`RERANK_TIMEOUT_MS`).
-    pub rerank_timeout_ms: u32,
-    /// What the entry just before an entry, in its thread, lends it when it is reranked by late interaction, 0 to 1
-    /// (`RERANK_CONTEXT_WEIGHT`).
-    pub rerank_context_weight: f64,
-    /// How much older that may be (`CONTEXT_GAP_MINUTES`).
-    pub context_gap: Duration,
-    /// Whether the vectors of entries' tokens are kept for reranking (`RERANK_STORE_TOKENS`).
-    pub rerank_store_tokens: bool,
-    /// `EMBEDDING_ON_FAILURE`.
-    pub on_embedding_failure: OnFailure,
-    /// `ENABLE_SUMMARY_GENERATION`.
-    pub summaries: Switch,
-    /// Characters below which a text gets no summary (`SUMMARY_MIN_CONTENT_LENGTH`).
-    pub summary_min_content_length: u32,
+    /// The searches.
+    pub search: SearchConfig,
+    /// Reranking.
+    pub rerank: RerankConfig,
+    /// Embeddings.
+    pub embedding: EmbeddingConfig,
+    /// Summaries.
+    pub summaries: SummaryConfig,
 }
 
 impl Default for EngineConfig {
@@ -81,24 +57,110 @@ impl Default for EngineConfig {
             limits: Limits::default(),
             quotas: Quotas::default(),
             idempotency_bytes: 64 * 1024 * 1024,
-            search_truncation_length: 300,
+            search: SearchConfig::default(),
+            rerank: RerankConfig::default(),
+            embedding: EmbeddingConfig::default(),
+            summaries: SummaryConfig::default(),
+        }
+    }
+}
+
+/// How searches work.
+#[derive(Debug, Clone)]
+pub struct SearchConfig {
+    /// Characters of text in search results (`SEARCH_TRUNCATION_LENGTH`).
+    pub truncation_length: usize,
+    /// `ENABLE_FTS`.
+    pub fts: Switch,
+    /// `FTS_LANGUAGE`.
+    pub fts_language: String,
+    /// Newest matches a ranked full-text search ranks, at most (`FTS_RANKING_CAP`).
+    pub fts_ranking_cap: u32,
+    /// `ENABLE_HYBRID_SEARCH`.
+    pub hybrid: Switch,
+    /// `HYBRID_RRF_K`, 1 to 1000.
+    pub hybrid_rrf_k: u32,
+    /// Places of each ranking that reciprocal rank fusion sums, 1 to 200 (`HYBRID_RANK_WINDOW`).
+    pub hybrid_rank_window: u32,
+    /// Weight of the preceding entries' words in hybrid search, 0 to 1 (`HYBRID_CONTEXT_WEIGHT`).
+    pub hybrid_context_weight: f64,
+}
+
+impl Default for SearchConfig {
+    fn default() -> Self {
+        Self {
+            truncation_length: 300,
             fts: Switch::Auto,
             fts_language: "english".to_owned(),
             // The deepest page of a ranked search (offset 10 000, 100 results) lies within it.
             fts_ranking_cap: 10_100,
-            semantic: Switch::Auto,
             hybrid: Switch::Auto,
             hybrid_rrf_k: 60,
             hybrid_rank_window: 15,
             hybrid_context_weight: 0.4,
-            reranking: Switch::Auto,
-            rerank_timeout_ms: 2_000,
-            rerank_context_weight: 0.85,
+        }
+    }
+}
+
+impl SearchConfig {
+    /// Whether full-text search is on; it can always work.
+    #[must_use]
+    pub fn fts_on(&self) -> bool {
+        self.fts != Switch::False
+    }
+}
+
+/// How results are reranked.
+#[derive(Debug, Clone, Copy)]
+pub struct RerankConfig {
+    /// `ENABLE_RERANKING`.
+    pub enabled: Switch,
+    /// Milliseconds after which results are given without reranking (`RERANK_TIMEOUT_MS`).
+    pub timeout_ms: u32,
+    /// What the entry just before an entry, in its thread, adds to its score in late interaction,
+    /// 0 to 1 (`RERANK_CONTEXT_WEIGHT`).
+    pub context_weight: f64,
+    /// How much older that may be (`CONTEXT_GAP_MINUTES`).
+    pub context_gap: Duration,
+    /// Whether the vectors of entries' tokens are stored for reranking (`RERANK_STORE_TOKENS`).
+    pub store_tokens: bool,
+}
+
+impl Default for RerankConfig {
+    fn default() -> Self {
+        Self {
+            enabled: Switch::Auto,
+            timeout_ms: 2_000,
+            context_weight: 0.85,
             context_gap: Duration::from_secs(30 * 60),
-            rerank_store_tokens: false,
-            on_embedding_failure: OnFailure::Degrade,
-            summaries: Switch::Auto,
-            summary_min_content_length: 500,
+            store_tokens: false,
+        }
+    }
+}
+
+/// How entries are embedded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EmbeddingConfig {
+    /// `ENABLE_SEMANTIC_SEARCH`.
+    pub enabled: Switch,
+    /// `EMBEDDING_ON_FAILURE`.
+    pub on_failure: OnFailure,
+}
+
+/// How entries are summarized.
+#[derive(Debug, Clone, Copy)]
+pub struct SummaryConfig {
+    /// `ENABLE_SUMMARY_GENERATION`.
+    pub enabled: Switch,
+    /// Characters below which a text gets no summary (`SUMMARY_MIN_CONTENT_LENGTH`).
+    pub min_content_length: u32,
+}
+
+impl Default for SummaryConfig {
+    fn default() -> Self {
+        Self {
+            enabled: Switch::Auto,
+            min_content_length: 500,
         }
     }
 }
@@ -119,9 +181,9 @@ impl EngineConfig {
     /// # Errors
     /// Names the switch and what is missing.
     pub fn check(&self) -> Result<(), StartError> {
-        if self.hybrid == Switch::True
-            && self.fts == Switch::False
-            && self.semantic == Switch::False
+        if self.search.hybrid == Switch::True
+            && self.search.fts == Switch::False
+            && self.embedding.enabled == Switch::False
         {
             return Err(StartError {
                 setting: "ENABLE_HYBRID_SEARCH",
@@ -129,11 +191,5 @@ impl EngineConfig {
             });
         }
         Ok(())
-    }
-
-    /// Whether full-text search is on; it can always work.
-    #[must_use]
-    pub fn fts_on(&self) -> bool {
-        self.fts != Switch::False
     }
 }

@@ -1,80 +1,71 @@
 //! The operations of the context service, the same for every transport and every database.
 //!
-//! A transport hands in a request of `context-model` and a [`Caller`]; the engine checks the caller's scope, checks
-//! the request against every rule at once, calls the [`Store`] and words the reply. It knows no status code and no
-//! connection.
+//! A transport hands in a request of `context-model` and a [`Caller`]. An operation checks the
+//! caller's scope, checks the request against every rule at once, calls the [`Store`] and words the
+//! reply. It knows no status code and no connection.
+//!
+//! [`Engine`] composes five rooms. Each has only what it needs, and they depend on each other in
+//! one direction: `contexts → background → retrieval → access`, `artifacts → access`.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`contexts`](Engine::contexts) | storing, changing, fetching and deleting entries; threads |
+//! | [`artifacts`](Engine::artifacts) | artifacts and their versions |
+//! | [`retrieval`](Engine::retrieval) | the four searches, the embedding model, reranking |
+//! | [`access`](Engine::access) | callers, API keys, tokens, quotas, idempotency keys |
+//! | [`background`](Engine::background) | late embeddings, summaries, checksums, re-embedding |
 
-mod admin;
-mod artifact_lists;
-mod artifact_versions;
+mod access;
 mod artifacts;
-mod auth;
-mod backfill;
-mod caller;
-mod canonical;
+mod background;
 mod clock;
 mod config;
 mod contexts;
-mod delete;
-mod diff;
-mod embed;
-mod fusion;
-mod hits;
-mod hybrid;
-mod keys;
-mod meaning;
-mod quota;
-mod rate;
-mod reached;
-mod reembed;
-mod refusals;
-mod rerank;
-mod sealing;
-mod search;
-mod secret;
-mod semantic;
+mod coverage;
+mod error;
+mod lock;
+mod read;
+mod retrieval;
 mod statistics;
-mod summary;
-mod threads;
-mod tokens;
-mod truncate;
-mod turns;
 mod validate;
-mod verify;
 
-pub use admin::{AUDIT_LINES, Admin, ValidKey};
-pub use auth::{AUTHENTICATION_REQUIRED, Authenticated, Authenticator};
-pub use caller::{Caller, Reach, WriteContext};
+pub use access::{
+    AUDIT_LINES, AUTHENTICATION_REQUIRED, Access, Admin, Authenticated, Authenticator, Caller,
+    Quotas, Rate, Reach, TokenRules, Tokens, ValidKey, WriteContext, issuer_prefix,
+};
+pub use artifacts::Artifacts;
+pub use background::{Background, Reembedded, Reembedding, Summaries};
 pub use clock::{Clock, SystemClock};
-pub use config::{EngineConfig, OnFailure, StartError, Switch};
+pub use config::{
+    EmbeddingConfig, EngineConfig, OnFailure, RerankConfig, SearchConfig, StartError,
+    SummaryConfig, Switch,
+};
 pub use context_model::Scope;
-pub use quota::Quotas;
-pub use rate::Rate;
-pub use reembed::{Reembedded, Reembedding};
-pub use tokens::{TokenRules, Tokens, issuer_prefix};
-pub use truncate::truncate;
+pub use contexts::Contexts;
+pub use retrieval::{Retrieval, truncate};
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use context_model::{Error, Result};
-use context_store::{Idempotency, Read, Store, StoreError, WriteOptions};
-use context_text::{Analyzer, Language};
+use context_model::Result;
+use context_store::Store;
 
-/// How long a read of a standby waits for `min_revision`.
-const REVISION_WAIT: Duration = Duration::from_secs(5);
+use access::Writes;
+use error::store_error;
 
 /// The operations over one store.
 pub struct Engine {
+    /// Storing, changing, fetching and deleting entries; threads.
+    pub contexts: Contexts,
+    /// Artifacts and their versions.
+    pub artifacts: Artifacts,
+    /// The searches.
+    pub retrieval: Retrieval,
+    /// Who may call: API keys, their authenticator, the operator's commands.
+    pub access: Access,
+    /// What goes on beside the requests.
+    pub background: Background,
     store: Arc<dyn Store>,
-    config: EngineConfig,
-    clock: Arc<dyn Clock>,
-    analyzer: Analyzer,
-    meaning: meaning::Meaning,
-    counts: quota::Counts<context_store::Usage>,
-    outcomes: quota::Counts<u64>,
-    summaries: summary::Summaries,
-    refusals: Arc<refusals::Refusals>,
+    writes: Arc<Writes>,
 }
 
 impl Engine {
@@ -88,39 +79,42 @@ impl Engine {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         config.check()?;
-        let analyzer =
-            Analyzer::new(Language::parse(&config.fts_language).unwrap_or(Language::Unstemmed));
-        let refusals = Arc::new(refusals::Refusals::new(store.clone(), clock.clone()));
-        Ok(Self {
-            refusals,
-            store,
-            config,
+        let max_reply_bytes = read::max_reply_bytes(&config.limits);
+        let access = Access::new(store.clone(), clock.clone(), config.auth);
+        let writes = Arc::new(Writes::new(
+            store.clone(),
             clock,
-            analyzer,
-            meaning: meaning::Meaning::default(),
-            counts: quota::Counts::default(),
-            outcomes: quota::Counts::default(),
-            summaries: summary::Summaries::default(),
+            config.quotas,
+            config.idempotency_bytes,
+        ));
+        let retrieval = Retrieval::new(
+            store.clone(),
+            config.search,
+            config.rerank,
+            config.embedding,
+            max_reply_bytes,
+        );
+        let background = Background::new(
+            store.clone(),
+            retrieval.embeddings().clone(),
+            config.summaries,
+        );
+        let contexts = Contexts::new(
+            store.clone(),
+            config.limits,
+            writes.clone(),
+            retrieval.embeddings().clone(),
+            background.summaries.clone(),
+        );
+        Ok(Self {
+            contexts,
+            artifacts: Artifacts::new(store.clone(), writes.clone(), max_reply_bytes),
+            retrieval,
+            access,
+            background,
+            store,
+            writes,
         })
-    }
-
-    /// What the engine was configured with.
-    #[must_use]
-    pub const fn config(&self) -> &EngineConfig {
-        &self.config
-    }
-
-    /// What tells callers by their keys.
-    ///
-    /// # Errors
-    /// `FEATURE_UNAVAILABLE` when the database keeps no keys.
-    pub fn authenticator(&self, rate: Option<Rate>) -> Result<Authenticator> {
-        Authenticator::new(
-            self.store.clone(),
-            self.clock.clone(),
-            rate,
-            self.refusals.clone(),
-        )
     }
 
     /// Whether the store answers now, with the schema of this binary.
@@ -133,49 +127,7 @@ impl Engine {
 
     /// Writes down the refusals that were counted, finishes queued writes and closes the store.
     pub async fn close(&self) {
-        self.refusals.flush().await;
+        self.access.flush().await;
         self.store.close().await;
     }
-
-    fn read(min_revision: Option<i64>) -> Read {
-        Read {
-            min_revision,
-            wait: REVISION_WAIT,
-            as_of: None,
-        }
-    }
-
-    fn write_options<T: serde::Serialize>(
-        &self,
-        caller: &Caller,
-        operation: &str,
-        request: &T,
-        write: &WriteContext,
-    ) -> Result<WriteOptions> {
-        let idempotency = match &write.idempotency_key {
-            Some(key) => {
-                validate::idempotency_key(key)?;
-                // What a narrowed caller's request means depends on how it is narrowed.
-                let operation = match caller.within() {
-                    Some(threads) => format!("{operation} within {:?}", threads.shown()),
-                    None => operation.to_owned(),
-                };
-                Some(Idempotency {
-                    key: key.clone(),
-                    request_hash: canonical::hash(&operation, request)?,
-                })
-            }
-            None => None,
-        };
-        Ok(WriteOptions {
-            now: self.clock.now(),
-            idempotency,
-            key_id: caller.key_id.clone(),
-            embeddings: Vec::new(),
-        })
-    }
-}
-
-fn store_error(error: StoreError) -> Error {
-    error.into_error("items")
 }

@@ -18,18 +18,19 @@ use tokio::time::Instant;
 
 use crate::app::App;
 use crate::config::{Backend, Config};
-use crate::edge::Origin;
 use crate::open::try_open;
-use crate::rest::{self, Problem};
-use crate::serve::StartError;
+use crate::origin::Origin;
+use crate::problem::Problem;
+use crate::rest;
+use crate::start_error::StartError;
 
 /// The route, on the Unix socket alone. Whoever can open the socket is the user who owns the database.
 pub const ADMIN_ROUTE: &str = "/internal/admin";
 
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
 
-/// How long a command waits for a service that is neither up nor down, and how often it looks.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a command waits for a service that is neither up nor down, and how often it tries.
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Answers a command with what is to be printed.
@@ -45,6 +46,7 @@ pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Respon
             .map_err(|_| Error::invalid("body", "`body` is too large or ended early"))?
             .to_bytes();
         app.engine
+            .access
             .administer(context_model::decode_slice::<Admin>(&body)?)
             .await
     };
@@ -59,7 +61,7 @@ pub async fn administer(State(app): State<Arc<App>>, request: Request) -> Respon
 /// # Errors
 /// A sentence for whoever gave the command.
 pub async fn command(config: &Config, command: Admin) -> Result<String, String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + BUSY_TIMEOUT;
     let store = loop {
         if let Ok(stream) = UnixStream::connect(config.socket()).await {
             let command = serde_json::to_string(&command).map_err(|e| e.to_string())?;
@@ -76,12 +78,16 @@ pub async fn command(config: &Config, command: Admin) -> Result<String, String> 
     };
     let engine =
         Engine::new(store, config.engine(), Arc::new(SystemClock)).map_err(|e| e.to_string())?;
-    let outcome = engine.administer(command).await.map_err(|e| e.to_string());
+    let outcome = engine
+        .access
+        .administer(command)
+        .await
+        .map_err(|e| e.to_string());
     engine.close().await;
     outcome
 }
 
-/// Opens the database as it is, without asking anybody to give it up.
+/// Opens the database as it is, without asking a service to give it up.
 pub(crate) async fn open(config: &Config) -> Result<Arc<dyn Store>, StartError> {
     match config.storage.storage_backend {
         Backend::Sqlite => Ok(Arc::new(try_open(config).await?)),

@@ -13,11 +13,11 @@ use context_store::call::Turn;
 use futures::FutureExt as _;
 
 use crate::admission::{Admission, Holder, Slot};
-use crate::authenticate::Who;
 use crate::config::{Auth, Config};
 use crate::memory::Budget;
 use crate::metrics::Metrics;
 use crate::transport::Transport;
+use crate::who::Who;
 
 /// Requests without credentials that are served at once: health checks, metrics, documentation, reflection.
 const PUBLIC_REQUESTS: usize = 64;
@@ -34,7 +34,7 @@ pub struct App {
     pub budget: Arc<Budget>,
     /// The slots of requests without credentials.
     pub public: Arc<Admission>,
-    /// What tells callers by their keys; `None` while authentication is off.
+    /// Authenticates callers; `None` while authentication is off.
     pub authenticator: Option<Authenticator>,
     admission: Arc<Admission>,
     request_timeout: Duration,
@@ -44,21 +44,22 @@ impl App {
     /// The shared state for these settings.
     ///
     /// # Errors
-    /// Authentication is on, and the database keeps no keys, or the issuer of tokens cannot be used.
+    /// The issuer of tokens cannot be used.
     pub fn new(engine: Arc<Engine>, config: &Config) -> Result<Self> {
         let limits = config.limits.limits();
         let load = &config.load;
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let authenticator = match config.network.auth {
             Auth::Off => None,
-            Auth::Keys => Some(engine.authenticator(config.load.rate())?),
+            Auth::Keys => Some(engine.access.authenticator(config.load.rate())),
             Auth::Oidc => {
                 let invalid = |sentence| Error::invalid("OIDC_ISSUER", sentence);
                 let issuer =
                     Issuer::new(config.oidc.settings().map_err(invalid)?).map_err(invalid)?;
                 Some(
                     engine
-                        .authenticator(config.load.rate())?
+                        .access
+                        .authenticator(config.load.rate())
                         .with_tokens(Tokens::new(issuer, config.oidc.rules())),
                 )
             }
@@ -91,14 +92,14 @@ impl App {
         &self,
         who: &Who,
         operation: Operation,
-        wire: Transport,
+        transport: Transport,
         deadline: Option<Duration>,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let mut call = Call {
             app: self,
             operation,
-            wire,
+            transport,
             outcome: Some(Reason::Cancelled),
             started: Instant::now(),
         };
@@ -201,7 +202,7 @@ impl Turn for SlotOf {
 struct Call<'a> {
     app: &'a App,
     operation: Operation,
-    wire: Transport,
+    transport: Transport,
     outcome: Option<Reason>,
     started: Instant,
 }
@@ -211,7 +212,7 @@ impl Drop for Call<'_> {
         self.app.metrics.in_flight.dec();
         self.app.metrics.record(
             self.operation,
-            self.wire,
+            self.transport,
             self.outcome,
             self.started.elapsed(),
         );

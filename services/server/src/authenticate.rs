@@ -1,94 +1,14 @@
-//! Who calls: decided before a body is read, and carried to the handlers.
+//! Authenticating a request by its headers.
 
-use std::sync::Arc;
-
-use axum::extract::FromRequestParts;
-use context_engine::{AUTHENTICATION_REQUIRED, Authenticated, Caller};
-use context_model::{Error, Operation, Reason, Result};
-use context_store::Memory;
-use http::request::Parts;
+use context_engine::Authenticated;
+use context_model::{Operation, Reason, Result};
 use http::{HeaderMap, header};
 
 use crate::app::App;
-use crate::edge::Peer;
-use crate::memory::Lease;
-use crate::rest::Problem;
+use crate::who::unauthenticated;
 
 /// What a caller over its rate tried: the rate is that of all operations together.
 const ANY_OPERATION: &str = "any";
-
-/// Who makes a request, and what the request holds.
-#[derive(Clone)]
-pub struct Who {
-    caller: Caller,
-    /// The holder of credentials; `None` while authentication is off.
-    pub holder: Option<Authenticated>,
-    /// Where the bytes of the request and its reply are counted.
-    pub lease: Arc<Lease>,
-    is_write: bool,
-}
-
-impl Who {
-    /// The caller of this operation, with the request's lease.
-    #[must_use]
-    pub fn new(
-        holder: Option<Authenticated>,
-        peer: Option<Peer>,
-        operation: Option<Operation>,
-        lease: Arc<Lease>,
-    ) -> Self {
-        let memory = Memory::counted_by(lease.clone());
-        let caller = match (&holder, peer) {
-            (Some(holder), _) => Caller::clone(&holder.caller),
-            (None, Some(Peer::Unix)) => Caller::local(),
-            (None, Some(Peer::Tcp) | None) => Caller::local_over_tcp(),
-        };
-        Self {
-            caller: Caller { memory, ..caller },
-            holder,
-            lease,
-            is_write: operation.is_some_and(Operation::is_write),
-        }
-    }
-
-    /// Counts bytes of the reply. A write has happened by then, so that its reply is never refused.
-    ///
-    /// # Errors
-    /// `OVERLOADED` when there is no room for the reply of a read.
-    pub fn count_reply(&self, bytes: usize) -> Result<()> {
-        if self.is_write {
-            self.lease.exceed(bytes);
-            return Ok(());
-        }
-        self.lease.grow(bytes)
-    }
-
-    /// The caller, for the engine.
-    #[must_use]
-    pub const fn caller(&self) -> &Caller {
-        &self.caller
-    }
-
-    /// Who the edge found.
-    ///
-    /// # Errors
-    /// `UNAUTHENTICATED` when the edge let no one in: no route can forget it.
-    pub fn of(extensions: &http::Extensions) -> Result<Self> {
-        extensions.get::<Self>().cloned().ok_or_else(required)
-    }
-}
-
-impl FromRequestParts<Arc<App>> for Who {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<App>) -> Result<Self, Problem> {
-        Ok(Self::of(&parts.extensions)?)
-    }
-}
-
-fn required() -> Error {
-    Error::new(Reason::Unauthenticated, AUTHENTICATION_REQUIRED)
-}
 
 /// The holder of a request's credentials; `None` while authentication is off. Counts the request against its key's rate.
 ///
@@ -104,7 +24,7 @@ pub async fn authenticate(
     };
     let outcome = match credentials(headers) {
         Some(header) => authenticator.authenticate(header).await,
-        None => Err(required()),
+        None => Err(unauthenticated()),
     };
     if outcome
         .as_ref()

@@ -26,7 +26,7 @@ pub struct Connection {
     active: AtomicUsize,
     /// Those of them whose caller is known.
     known: AtomicUsize,
-    has_asked: AtomicBool,
+    has_sent_request: AtomicBool,
     /// Pieces of replies that wait for the peer.
     offered: AtomicUsize,
     /// Milliseconds after `opened` at which the peer last asked or took something.
@@ -51,7 +51,7 @@ impl Connection {
             opened: Instant::now(),
             active: AtomicUsize::new(0),
             known: AtomicUsize::new(0),
-            has_asked: AtomicBool::new(false),
+            has_sent_request: AtomicBool::new(false),
             offered: AtomicUsize::new(0),
             touched: AtomicU64::new(0),
             has_begun,
@@ -64,7 +64,7 @@ impl Connection {
     #[must_use]
     pub fn begin(self: &Arc<Self>) -> Exchange {
         self.active.fetch_add(1, Ordering::Relaxed);
-        self.has_asked.store(true, Ordering::Relaxed);
+        self.has_sent_request.store(true, Ordering::Relaxed);
         self.touch();
         Exchange {
             connection: Some(self.clone()),
@@ -114,7 +114,7 @@ impl Connection {
         if is_stuck || is_silent {
             self.cut.cancel();
         }
-        let limit = if self.has_asked.load(Ordering::Relaxed) {
+        let limit = if self.has_sent_request.load(Ordering::Relaxed) {
             MAX_IDLE
         } else {
             FIRST_REQUEST

@@ -21,8 +21,8 @@ use tower::Service as _;
 use crate::app::App;
 use crate::body::{Held, ReplyBody};
 use crate::connection::{Connection, HEAD_TIMEOUT, Registry};
-use crate::edge::{Origin, Peer};
-use crate::patience::Patience;
+use crate::origin::{Origin, Peer};
+use crate::write_timeout::WriteTimeout;
 
 /// How often a silent HTTP/2 connection is asked whether it still lives, and how long it may take to answer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
@@ -193,7 +193,7 @@ impl Connections {
         while let Some(slot) = free_slot(&slots, &registry).await {
             match listener.accept().await {
                 Ok(Some((io, address))) => {
-                    let io = Patience::new(io, WRITE_TIMEOUT);
+                    let io = WriteTimeout::new(io, WRITE_TIMEOUT);
                     let connection = Connection::new(io.has_begun(), &self.drain, &self.cut);
                     // A peer that has its share is refused by closing; it knows best what to do about it.
                     let Some(registered) = registry.admit(address, connection.clone()) else {
@@ -227,7 +227,7 @@ impl Connections {
 
     async fn connection(
         self,
-        io: Patience<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
+        io: WriteTimeout<impl AsyncRead + AsyncWrite + Send + Unpin + 'static>,
         origin: Arc<Origin>,
         builder: Arc<auto::Builder<TokioExecutor>>,
         router: Router,

@@ -8,6 +8,7 @@ use context_store_sqlite::{OpenError, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, UnixStream};
 
+use crate::check_settings::check_settings;
 use crate::config::{Backend, Config};
 use crate::models;
 use crate::rerankers::{self, Choice};
@@ -45,7 +46,7 @@ pub async fn examine(config: &Config) -> Examination {
         report: String::new(),
         healthy: true,
     };
-    match config.check() {
+    match check_settings(config) {
         Ok(()) => found.line(true, "settings", "are consistent"),
         Err(sentence) => found.line(false, "settings", sentence),
     }

@@ -1,7 +1,6 @@
 //! What happens to every HTTP request, whatever its route and before its body is read: a request id, the check of its
 //! host, its caller and scope, its share of the memory; afterwards safe headers and the rendering of failures.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,16 +13,17 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use crate::admission::Holder;
 use crate::app::App;
-use crate::authenticate::{Who, authenticate};
+use crate::authenticate::authenticate;
 use crate::body::Held;
-use crate::connection::Connection;
 use crate::cross_site::CrossSite;
 use crate::host::AllowedHosts;
 use crate::logging;
 use crate::memory::{Lease, Payer};
-use crate::rest::Problem;
+use crate::origin::{Origin, Peer};
+use crate::problem::Problem;
 use crate::route::{self, is_guarded};
 use crate::transport::Transport;
+use crate::who::Who;
 
 /// The header that correlates a request with the log.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -36,40 +36,6 @@ pub struct Edge {
     pub hosts: Option<AllowedHosts>,
     /// Keeps out what pages of other sites send; `None`: callers need a key, which no page has.
     pub cross_site: Option<CrossSite>,
-}
-
-/// How a connection came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
-    /// Over TCP.
-    Tcp,
-    /// Over the Unix socket, from a process of the same user.
-    Unix,
-}
-
-/// Where a request comes from: an extension of each that came over a connection.
-#[derive(Debug)]
-pub struct Origin {
-    /// How its connection came.
-    pub peer: Peer,
-    /// The address of a peer that came over TCP.
-    pub address: Option<IpAddr>,
-    /// Its connection.
-    pub connection: Arc<Connection>,
-}
-
-impl Origin {
-    /// Where this request comes from.
-    #[must_use]
-    pub fn of(request: &Request) -> Option<&Arc<Self>> {
-        request.extensions().get()
-    }
-
-    /// Whether this request came over the Unix socket.
-    #[must_use]
-    pub fn is_unix(request: &Request) -> bool {
-        Self::of(request).is_some_and(|origin| origin.peer == Peer::Unix)
-    }
 }
 
 /// What a request takes besides its headers and body: its task, its place in tables.

@@ -135,8 +135,8 @@ fn remote(config: &Config, dialect: Dialect) -> Result<Choice, String> {
     Ok(Choice::Remote(Box::new((access, remote))))
 }
 
-/// A provider's address, key and patience, as settings have them.
-pub fn access(url: &str, key: Option<&Secret>, patience: Duration) -> Access {
+/// A provider's address, key and timeout, as settings have them.
+pub fn access(url: &str, key: Option<&Secret>, timeout: Duration) -> Access {
     // Ollama's own tools take the host alone.
     let url = if url.contains("://") {
         url.to_owned()
@@ -146,7 +146,7 @@ pub fn access(url: &str, key: Option<&Secret>, patience: Duration) -> Access {
     Access {
         url,
         key: key.map(|key| context_providers::http::Secret::new(key.reveal())),
-        patience,
+        patience: timeout,
     }
 }
 
@@ -280,7 +280,7 @@ pub async fn load(
     }
 }
 
-/// Gives the engine its embedding model. One that cannot be used leaves search by meaning off, and the log and the statistics say
+/// Gives the engine its embedding model. One that cannot be used leaves semantic search off, and the log and the statistics say
 /// why. A provider that does not answer is asked again in the background, by the returned task, and never keeps the
 /// service from starting.
 ///
@@ -290,7 +290,7 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
     let choice = match choose(config)? {
         Choice::Remote(remote) => {
             let engine = Arc::clone(engine);
-            engine.awaiting_embedder(format!(
+            engine.retrieval.awaiting_embedder(format!(
                 "the embedding provider {} has not answered yet",
                 remote.1.dialect.name()
             ));
@@ -307,7 +307,7 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
             Err(reason) => reason,
         },
         Ok(Err(reason)) => {
-            engine.without_embedder(reason);
+            engine.retrieval.without_embedder(reason);
             return Ok(None);
         }
         Err(reason) => reason,
@@ -316,17 +316,18 @@ pub async fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<Abo
         return Err(format!("ENABLE_SEMANTIC_SEARCH is true, but {reason}"));
     }
     tracing::warn!("Search by meaning is off: {reason}");
-    engine.without_embedder(reason);
+    engine.retrieval.without_embedder(reason);
     Ok(None)
 }
 
 async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), String> {
     let model = embedder.model().clone();
     engine
+        .retrieval
         .use_embedder(embedder)
         .await
         .map_err(|error| error.message)?;
-    if let Some(reason) = engine.why_no_meaning() {
+    if let Some(reason) = engine.retrieval.why_no_semantic_search() {
         return Err(reason);
     }
     tracing::info!(
@@ -336,12 +337,7 @@ async fn adopt(engine: &Engine, embedder: Arc<dyn Embedder>) -> Result<(), Strin
         "Embeds with `{}`",
         model.name
     );
-    if let Some(reason) = engine
-        .config()
-        .rerank_store_tokens
-        .then(|| engine.why_no_stored_tokens())
-        .flatten()
-    {
+    if let Some(reason) = engine.retrieval.why_no_stored_tokens() {
         tracing::warn!("RERANK_STORE_TOKENS has no effect: {reason}");
     }
     Ok(())
@@ -357,13 +353,15 @@ async fn reach(engine: &Engine, access: &Access, model: &RemoteModel) {
                 Ok(()) => return,
                 Err(reason) => {
                     tracing::warn!("Search by meaning is off: {reason}");
-                    return engine.without_embedder(reason);
+                    return engine.retrieval.without_embedder(reason);
                 }
             },
             Err(error) => error.to_string(),
         };
         tracing::warn!("Search by meaning waits for {provider}: {reason}");
-        engine.awaiting_embedder(format!("{provider}: {reason}"));
+        engine
+            .retrieval
+            .awaiting_embedder(format!("{provider}: {reason}"));
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }

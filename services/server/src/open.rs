@@ -12,10 +12,10 @@ use tokio::net::UnixStream;
 use tokio::time::Instant;
 
 use crate::config::{Backend, Config};
-use crate::serve::StartError;
+use crate::start_error::StartError;
 
 /// How long another service may take to give the database up: its own drain and a little more.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often the database is tried. A service that a gateway started tries less often, so that one started by hand
 /// comes first.
 const POLL_BY_HAND: Duration = Duration::from_millis(10);
@@ -28,7 +28,7 @@ pub const DRAIN_ROUTE: &str = "/internal/drain";
 pub enum Opened {
     /// It is ours.
     Store(Arc<dyn Store>),
-    /// Somebody else serves it; whoever started us finds that one.
+    /// Another service has it; the gateway that started this one finds that one.
     ServedByAnother,
 }
 
@@ -51,7 +51,7 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
         if config.auto_started {
             return Ok(Opened::ServedByAnother);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TAKEOVER_TIMEOUT;
         if matches!(
             tokio::time::timeout(Duration::from_secs(2), post_drain(&socket)).await,
             Ok(Ok(true))
@@ -73,9 +73,9 @@ async fn open_postgres(config: &Config) -> Result<Opened, StartError> {
 /// A database that a gateway's service holds is taken over; when it is us that a gateway started, the other one's
 /// service is good enough.
 async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TAKEOVER_TIMEOUT;
     let socket = config.socket();
-    let mut asked = None;
+    let mut drained_pid = None;
     loop {
         let error = match try_open(config).await {
             Ok(store) => return Ok(Opened::Store(Arc::new(store))),
@@ -97,9 +97,9 @@ async fn open_sqlite(config: &Config) -> Result<Opened, OpenError> {
         if holder.started != Some(Started::Automatically) {
             return Err(error);
         }
-        if asked != Some(holder.pid) {
+        if drained_pid != Some(holder.pid) {
             ask_to_drain(&socket, *holder).await;
-            asked = Some(holder.pid);
+            drained_pid = Some(holder.pid);
         }
         tokio::time::sleep(POLL_BY_HAND).await;
     }

@@ -21,10 +21,11 @@ use crate::admin::{self, ask};
 use crate::app::App;
 use crate::cli::Cli;
 use crate::config::{self, Config};
-use crate::edge::Origin;
 use crate::models::{self, Choice};
-use crate::rest::{self, Problem};
-use crate::serve::StartError;
+use crate::origin::Origin;
+use crate::problem::Problem;
+use crate::rest;
+use crate::start_error::StartError;
 
 /// The route, on the Unix socket alone. Whoever can open the socket is the user who owns the database.
 pub const REEMBED_ROUTE: &str = "/internal/reembed";
@@ -154,6 +155,7 @@ async fn run(
     let embedder: Arc<dyn Embedder> = models::load(models::choose(config)?, config).await??;
     let name = embedder.model().name.clone();
     let outcome = engine
+        .background
         .reembed(embedder, progress)
         .await
         .map_err(|error| error.message)?;
@@ -180,7 +182,7 @@ pub async fn command(config: &Config) -> Result<String, String> {
     if let Choice::Off(reason) = &choice {
         return Err(format!("there is no embedding model to move to: {reason}"));
     }
-    let deadline = Instant::now() + admin::PATIENCE;
+    let deadline = Instant::now() + admin::BUSY_TIMEOUT;
     let bar = Bar::default();
     let store = loop {
         if let Ok(stream) = UnixStream::connect(config.socket()).await {

@@ -103,8 +103,8 @@ fn remote(config: &Config, dialect: RerankDialect) -> Result<HttpReranker, Strin
         return Err(needs("RERANK_API_KEY"));
     }
     // No search waits longer.
-    let patience = Duration::from_millis(search.rerank_timeout_ms);
-    let access = access(url, search.rerank_api_key.as_ref(), patience);
+    let timeout = Duration::from_millis(search.rerank_timeout_ms);
+    let access = access(url, search.rerank_api_key.as_ref(), timeout);
     HttpReranker::new(&access, dialect, model)
         .map_err(|error| format!("reranking by {provider}: {error}"))
 }
@@ -140,7 +140,7 @@ pub async fn install(engine: &Engine, config: &Config) -> Result<(), String> {
             "Reranks with `{}`",
             reranker.model()
         );
-        engine.use_reranker(reranker);
+        engine.retrieval.use_reranker(reranker);
     }
     Ok(())
 }

@@ -23,53 +23,27 @@ use tower_http::cors::CorsLayer;
 use crate::admin::{ADMIN_ROUTE, administer};
 use crate::app::{App, defect};
 use crate::banner::{Database, LISTED_KEYS, Places, key_line};
+use crate::check_settings::check_settings;
 use crate::config::Config;
 use crate::connections::Connections;
 use crate::cross_site::CrossSite;
-use crate::edge::{Edge, Origin, edge, is_grpc};
+use crate::edge::{Edge, edge, is_grpc};
 use crate::grpc;
 use crate::host::AllowedHosts;
 use crate::models;
 use crate::open::{DRAIN_ROUTE, Opened, open};
 use crate::open_files;
+use crate::origin::Origin;
+use crate::problem::Problem;
 use crate::reembed::{Moves, REEMBED_ROUTE, reembed};
 use crate::rerankers;
-use crate::rest::{self, Problem};
-use crate::socket::{BindError, Socket};
+use crate::rest;
+use crate::socket::Socket;
+use crate::start_error::StartError;
 use crate::summaries;
 
 /// Smaller replies gain nothing from compression.
 const MIN_COMPRESSED_BYTES: u16 = 1024;
-
-/// Why the service did not start. Each message is a sentence for whoever started it.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Settings that contradict each other, or ask for what this version cannot do.
-    #[error("{0}")]
-    Settings(String),
-    /// The database.
-    #[error(transparent)]
-    Database(#[from] context_store_sqlite::OpenError),
-    /// The database server.
-    #[error(transparent)]
-    Postgres(#[from] context_store_postgres::OpenError),
-    /// An address.
-    #[error("{setting} is {address}, which cannot be listened on: {source}")]
-    Address {
-        /// The setting.
-        setting: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// The Unix socket.
-    #[error(transparent)]
-    Socket(#[from] BindError),
-    /// A defect of the build.
-    #[error("the descriptors of the gRPC contract cannot be read: {0}")]
-    Descriptors(#[from] tonic_reflection::server::Error),
-}
 
 /// What starting led to.
 #[expect(
@@ -112,7 +86,7 @@ impl Drop for Background {
 /// # Errors
 /// [`StartError`]; nothing listens or runs then, and the database is closed.
 pub async fn start(config: &Config) -> Result<Started, StartError> {
-    config.check().map_err(StartError::Settings)?;
+    check_settings(config).map_err(StartError::Settings)?;
     tracing::debug!(?config, "Read the settings");
     // The addresses first: when they are taken, the database of whoever has them stays where it is.
     let tcp = bind(
@@ -167,7 +141,8 @@ async fn start_on(
     let background_engine = Arc::clone(&engine);
     in_background.0.push(
         tokio::spawn(async move {
-            tokio::join!(background_engine.backfill(), background_engine.seal())
+            let background = &background_engine.background;
+            tokio::join!(background.backfill(), background.seal())
         })
         .abort_handle(),
     );
@@ -178,7 +153,7 @@ async fn start_on(
     let first_key = match app.authenticator {
         // A gateway's service has nobody who would read it, and a log is no place for a key.
         Some(_) if config.auto_started => {
-            if matches!(engine.ever_had_keys().await, Ok(false)) {
+            if matches!(engine.access.ever_had_keys().await, Ok(false)) {
                 tracing::warn!(
                     "AUTH is on and there is no API key yet; make one with: context-service keys create NAME"
                 );
@@ -186,6 +161,7 @@ async fn start_on(
             None
         }
         Some(_) => engine
+            .access
             .first_key()
             .await
             .map_err(|e| StartError::Settings(e.to_string()))?,
@@ -193,6 +169,7 @@ async fn start_on(
     };
     let valid_keys = match app.authenticator {
         Some(_) => engine
+            .access
             .valid_keys(LISTED_KEYS)
             .await
             .map_err(|e| StartError::Settings(e.to_string()))?,

@@ -68,7 +68,7 @@ pub fn choose(config: &Config) -> Result<Option<HttpSummarizer>, String> {
 ///
 /// # Errors
 /// As [`choose`].
-pub fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHandle>, String> {
+pub fn install(engine: &Engine, config: &Config) -> Result<Option<AbortHandle>, String> {
     let Some(summarizer) = choose(config)? else {
         return Ok(None);
     };
@@ -77,9 +77,9 @@ pub fn install(engine: &Arc<Engine>, config: &Config) -> Result<Option<AbortHand
         "Writes summaries with `{}`",
         summarizer.model()
     );
-    engine.use_summarizer(Arc::new(summarizer));
-    let in_background = Arc::clone(engine);
+    let summaries = Arc::clone(&engine.background.summaries);
+    summaries.use_summarizer(Arc::new(summarizer));
     Ok(Some(
-        tokio::spawn(async move { in_background.summarize().await }).abort_handle(),
+        tokio::spawn(async move { summaries.summarize().await }).abort_handle(),
     ))
 }

@@ -624,54 +624,37 @@ impl Store for PostgresStore {
         .await
     }
 
-    async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage> {
-        self.read(owner, read, List { within: None, page }).await
-    }
-
-    async fn list_threads_within(
+    async fn list_threads(
         &self,
         owner: &OwnerId,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage> {
-        self.read(
-            owner,
-            read,
-            List {
-                within: Some(threads),
-                page,
-            },
-        )
-        .await
+        let list = List {
+            within: threads,
+            page,
+        };
+        self.read(owner, read, list).await
     }
 
-    async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
-        self.read(
-            owner,
-            read,
-            Statistics {
-                connections: self.connections(),
-            },
-        )
-        .await
-    }
-
-    async fn statistics_within(
+    async fn statistics(
         &self,
         owner: &OwnerId,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
         read: Read,
     ) -> Result<StoreStatistics> {
-        self.read(
-            owner,
-            read,
-            StatisticsWithin {
-                threads,
-                connections: self.connections(),
-            },
-        )
-        .await
+        let connections = self.connections();
+        match threads {
+            Some(threads) => {
+                let within = StatisticsWithin {
+                    threads,
+                    connections,
+                };
+                self.read(owner, read, within).await
+            }
+            None => self.read(owner, read, Statistics { connections }).await,
+        }
     }
 
     async fn is_recorded(
@@ -699,24 +682,24 @@ impl Store for PostgresStore {
         self.read(owner, Read::default(), CountUsage).await
     }
 
-    fn vectors(&self) -> Option<&dyn VectorStore> {
-        Some(self)
+    fn vectors(&self) -> &dyn VectorStore {
+        self
     }
 
-    fn summaries(&self) -> Option<&dyn SummaryStore> {
-        Some(self)
+    fn summaries(&self) -> &dyn SummaryStore {
+        self
     }
 
-    fn seals(&self) -> Option<&dyn SealStore> {
-        Some(self)
+    fn seals(&self) -> &dyn SealStore {
+        self
     }
 
-    fn artifacts(&self) -> Option<&dyn ArtifactStore> {
-        Some(self)
+    fn artifacts(&self) -> &dyn ArtifactStore {
+        self
     }
 
-    fn keys(&self) -> Option<&dyn KeyStore> {
-        Some(self)
+    fn keys(&self) -> &dyn KeyStore {
+        self
     }
 
     async fn close(&self) {

@@ -65,7 +65,7 @@ async fn measure(
     let (elapsed, cpu_used) = (started.elapsed(), cpu() - cpu_before);
     latencies.sort_unstable();
     let connections = store
-        .statistics(&OwnerId::default(), Read::default())
+        .statistics(&OwnerId::default(), None, Read::default())
         .await?
         .connections;
     eprintln!(

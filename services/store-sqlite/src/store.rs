@@ -346,8 +346,8 @@ impl Store for SqliteStore {
         }
     }
 
-    fn vectors(&self) -> Option<&dyn VectorStore> {
-        Some(self)
+    fn vectors(&self) -> &dyn VectorStore {
+        self
     }
 
     async fn store_contexts(
@@ -538,50 +538,41 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage> {
-        self.read(&self.points, owner, read, move |conn, owner| match owner {
-            Some(owner) => threads::list(conn, owner, page),
-            None => Ok(ThreadsPage {
-                threads: Vec::new(),
-                total: 0,
-                revision: 0,
-            }),
-        })
-        .await
-    }
-
-    async fn list_threads_within(
+    async fn list_threads(
         &self,
         owner: &OwnerId,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage> {
-        self.read(&self.points, owner, read, move |conn, owner| match owner {
-            Some(owner) => threads::list_within(conn, owner, &threads, page),
-            None => Ok(ThreadsPage {
-                threads: Vec::new(),
-                total: 0,
-                revision: 0,
-            }),
+        self.read(&self.points, owner, read, move |conn, owner| {
+            match (owner, &threads) {
+                (Some(owner), None) => threads::list(conn, owner, page),
+                (Some(owner), Some(threads)) => threads::list_within(conn, owner, threads, page),
+                (None, _) => Ok(ThreadsPage {
+                    threads: Vec::new(),
+                    total: 0,
+                    revision: 0,
+                }),
+            }
         })
         .await
     }
 
-    async fn statistics_within(
+    async fn statistics(
         &self,
         owner: &OwnerId,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
         read: Read,
     ) -> Result<StoreStatistics> {
-        let connections = self.connections();
-        self.read(&self.searches, owner, read, move |conn, owner| {
-            statistics::within(conn, owner, &threads, connections.clone())
-        })
-        .await
-    }
-
-    async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics> {
+        if let Some(threads) = threads {
+            let connections = self.connections();
+            return self
+                .read(&self.searches, owner, read, move |conn, owner| {
+                    statistics::within(conn, owner, &threads, connections.clone())
+                })
+                .await;
+        }
         let found = self.read_inline(owner, read, |conn, owner| {
             statistics::read(conn, &self.path, owner, self.connections()).map(Some)
         });
@@ -651,20 +642,20 @@ impl Store for SqliteStore {
         .await
     }
 
-    fn summaries(&self) -> Option<&dyn SummaryStore> {
-        Some(self)
+    fn summaries(&self) -> &dyn SummaryStore {
+        self
     }
 
-    fn seals(&self) -> Option<&dyn SealStore> {
-        Some(self)
+    fn seals(&self) -> &dyn SealStore {
+        self
     }
 
-    fn artifacts(&self) -> Option<&dyn ArtifactStore> {
-        Some(self)
+    fn artifacts(&self) -> &dyn ArtifactStore {
+        self
     }
 
-    fn keys(&self) -> Option<&dyn KeyStore> {
-        Some(self)
+    fn keys(&self) -> &dyn KeyStore {
+        self
     }
 
     async fn close(&self) {

@@ -1,4 +1,4 @@
-//! What a database must do for artifacts: a trait of its own, so that a database without them can say so.
+//! What a database must do for artifacts.
 
 use async_trait::async_trait;
 use context_model::{ArtifactId, ArtifactUpdate, JsonObject, NewArtifact, Timestamp};

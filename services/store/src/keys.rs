@@ -1,4 +1,4 @@
-//! What a database must do for API keys and owners: a trait of its own, so that a database without them can say so.
+//! What a database must do for API keys and owners.
 
 use async_trait::async_trait;
 use context_model::Timestamp;

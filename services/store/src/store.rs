@@ -31,20 +31,20 @@ pub trait Store: Send + Sync + 'static {
     /// What keeps it from answering.
     async fn check(&self) -> Result<()>;
 
-    /// What the store can do with vectors; `None` when it keeps none.
-    fn vectors(&self) -> Option<&dyn VectorStore> {
-        None
-    }
+    /// The vectors of this database.
+    fn vectors(&self) -> &dyn VectorStore;
 
-    /// What the store can do with summaries; `None` when it keeps none.
-    fn summaries(&self) -> Option<&dyn SummaryStore> {
-        None
-    }
+    /// The summaries of this database.
+    fn summaries(&self) -> &dyn SummaryStore;
 
-    /// What the store can do for rows without checksums; `None` when it keeps none.
-    fn seals(&self) -> Option<&dyn SealStore> {
-        None
-    }
+    /// The checksums of this database.
+    fn seals(&self) -> &dyn SealStore;
+
+    /// The artifacts of this database.
+    fn artifacts(&self) -> &dyn ArtifactStore;
+
+    /// The API keys and owners of this database.
+    fn keys(&self) -> &dyn KeyStore;
 
     /// Stores entries in order. With `atomic` the first failure undoes all and is the error (wrapped in
     /// [`StoreError::Item`](crate::StoreError::Item)); without it each item stands alone.
@@ -124,40 +124,30 @@ pub trait Store: Send + Sync + 'static {
         read: Read,
     ) -> Result<FtsPage>;
 
-    /// Threads, latest activity first (last entry, then last id, descending).
+    /// The owner's threads, or those of a set, latest activity first (last entry, then last id,
+    /// descending).
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn list_threads(&self, owner: &OwnerId, page: Page, read: Read) -> Result<ThreadsPage>;
-
-    /// The same, of these threads alone.
-    ///
-    /// # Errors
-    /// [`StoreError`](crate::StoreError).
-    async fn list_threads_within(
+    async fn list_threads(
         &self,
         owner: &OwnerId,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
         page: Page,
         read: Read,
     ) -> Result<ThreadsPage>;
 
-    /// The counts of the entries in these threads, and the state of the database. It costs as much as these entries are.
+    /// The counts of the owner's entries, or of those in a set of threads, and the state of the
+    /// database. The owner's counts are cheap whatever their size; those of a set read its entries.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn statistics_within(
+    async fn statistics(
         &self,
         owner: &OwnerId,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
         read: Read,
     ) -> Result<StoreStatistics>;
-
-    /// The owner's counts and the state of the database. Cheap whatever the size.
-    ///
-    /// # Errors
-    /// [`StoreError`](crate::StoreError).
-    async fn statistics(&self, owner: &OwnerId, read: Read) -> Result<StoreStatistics>;
 
     /// What the owner has. It costs as much as its entries and artifacts are many, but reads no text.
     ///
@@ -177,16 +167,6 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`](crate::StoreError).
     async fn recorded_bytes(&self, owner: &OwnerId, now: Timestamp) -> Result<u64>;
-
-    /// The artifacts of this database; `None` when it has none.
-    fn artifacts(&self) -> Option<&dyn ArtifactStore> {
-        None
-    }
-
-    /// The API keys and owners of this database; `None` when it has none.
-    fn keys(&self) -> Option<&dyn KeyStore> {
-        None
-    }
 
     /// Finishes queued writes and closes the database. Later calls fail with [`StoreError::Closed`](crate::StoreError::Closed).
     async fn close(&self);

@@ -224,21 +224,15 @@ pub trait VectorStore: Send + Sync {
     /// [`StoreError`](crate::StoreError).
     async fn use_model(&self, model: &EmbeddingModel) -> Result<ModelUse>;
 
-    /// How many of the owner's entries have vectors of this model.
+    /// How many of the owner's entries, or of those in a set of threads, have vectors of this model.
     ///
     /// # Errors
     /// [`StoreError`](crate::StoreError).
-    async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64>;
-
-    /// The same, of the entries in these threads alone.
-    ///
-    /// # Errors
-    /// [`StoreError`](crate::StoreError).
-    async fn embedded_entries_within(
+    async fn embedded_entries(
         &self,
         owner: &OwnerId,
         model: &EmbeddingModel,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
     ) -> Result<i64>;
 
     /// Entries of every owner that have no vectors of this model, at most `limit`; looks at no more entries than is

@@ -251,44 +251,56 @@ impl std::fmt::Debug for Embedded {
 impl Door for Embedded {
     async fn store(&self, request: StoreContextRequest) -> Result<StoreContextReply> {
         self.engine
+            .contexts
             .store_context(&self.caller, request, WriteContext::default())
             .await
     }
 
     async fn store_batch(&self, request: StoreContextBatchRequest) -> Result<BatchReply> {
         self.engine
+            .contexts
             .store_context_batch(&self.caller, request, WriteContext::default())
             .await
     }
 
     async fn update(&self, request: UpdateContextRequest) -> Result<UpdateContextReply> {
         self.engine
+            .contexts
             .update_context(&self.caller, request, WriteContext::default())
             .await
     }
 
     async fn update_batch(&self, request: UpdateContextBatchRequest) -> Result<BatchReply> {
         self.engine
+            .contexts
             .update_context_batch(&self.caller, request, WriteContext::default())
             .await
     }
 
     async fn delete(&self, request: DeleteContextRequest) -> Result<DeleteContextReply> {
         self.engine
+            .contexts
             .delete_context(&self.caller, request, WriteContext::default())
             .await
     }
 
     async fn get(&self, request: GetContextByIdsRequest) -> Result<GetContextByIdsReply> {
-        self.engine.get_context_by_ids(&self.caller, request).await
+        self.engine
+            .contexts
+            .get_context_by_ids(&self.caller, request)
+            .await
     }
 
     async fn search(&self, request: SearchContextRequest) -> Result<SearchContextReply> {
-        self.engine.search_context(&self.caller, request).await
+        self.engine
+            .retrieval
+            .search_context(&self.caller, request)
+            .await
     }
 
     async fn threads(&self) -> Result<ListThreadsReply> {
         self.engine
+            .contexts
             .list_threads(&self.caller, ListThreadsRequest::default())
             .await
     }

@@ -141,7 +141,7 @@ async fn index_equals_the_database(database: &Path) {
         panic!("there are vectors")
     };
     let embedded = store
-        .embedded_entries(&OwnerId::default(), &of(first))
+        .embedded_entries(&OwnerId::default(), &of(first), None)
         .await
         .expect("counted");
     assert_eq!(embedded, counted.embedded, "the index counts the entries");

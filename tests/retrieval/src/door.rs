@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use context_engine::{Caller, Engine, EngineConfig, OnFailure, Switch};
+use context_engine::{
+    Caller, EmbeddingConfig, Engine, EngineConfig, OnFailure, RerankConfig, SearchConfig, Switch,
+};
 use context_providers::Embedder;
 use context_store::Store;
 
@@ -89,16 +91,26 @@ impl Own {
     /// The engine's.
     pub async fn engine(&self, setup: Setup) -> Result<Engine, Error> {
         let config = EngineConfig {
-            reranking: setup.reranking,
-            hybrid_context_weight: setup.context_weight,
-            rerank_timeout_ms: RERANK_TIMEOUT_MS,
-            // A set that was stored by half would be measured as if all were there.
-            on_embedding_failure: OnFailure::Fail,
+            search: SearchConfig {
+                hybrid_context_weight: setup.context_weight,
+                ..self.config.search.clone()
+            },
+            rerank: RerankConfig {
+                enabled: setup.reranking,
+                timeout_ms: RERANK_TIMEOUT_MS,
+                ..self.config.rerank
+            },
+            embedding: EmbeddingConfig {
+                // A set that was stored by half would be measured as if all were there.
+                on_failure: OnFailure::Fail,
+                ..self.config.embedding
+            },
             ..self.config.clone()
         };
         let engine = Engine::new(Arc::clone(&self.store), config, self.clock.clone())?;
         if let Some(embedder) = &self.embedder {
             engine
+                .retrieval
                 .use_embedder(Arc::clone(embedder))
                 .await
                 .map_err(|error| error.message)?;
@@ -162,14 +174,17 @@ impl Door {
                 let caller = Caller::local();
                 let found = match request {
                     Request::Fts(request) => engine
+                        .retrieval
                         .fts_search_context(&caller, request)
                         .await
                         .map(|reply| reply.results),
                     Request::Semantic(request) => engine
+                        .retrieval
                         .semantic_search_context(&caller, request)
                         .await
                         .map(|reply| reply.results),
                     Request::Hybrid(request) => engine
+                        .retrieval
                         .hybrid_search_context(&caller, request)
                         .await
                         .map(|reply| reply.results),

@@ -9,6 +9,7 @@
 
 mod clock;
 mod door;
+mod error;
 mod measure;
 mod set;
 mod way;
@@ -18,7 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use context_engine::{Caller, Engine, EngineConfig, Switch, WriteContext};
+use context_engine::{
+    Caller, Engine, EngineConfig, RerankConfig, SearchConfig, Switch, WriteContext,
+};
 use context_model::{StoreContextBatchRequest, StoreContextRequest};
 use context_providers::Embedder;
 use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
@@ -28,12 +31,10 @@ use context_store_sqlite::{Config, SqliteStore};
 
 use crate::clock::SetClock;
 use crate::door::{Door, House, Over, Own, Setup};
+use crate::error::Error;
 use crate::measure::Scores;
 use crate::set::Set;
 use crate::way::Way;
-
-/// Any failure; an evaluation ends at the first.
-type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Entries stored together, at most.
 const BATCH: usize = 100;
@@ -116,19 +117,24 @@ async fn main() -> Result<(), Error> {
         }
     };
     let usual = EngineConfig::default();
+    let (search, rerank) = (&usual.search, &usual.rerank);
     let config = EngineConfig {
-        hybrid_rrf_k: cli.hybrid_rrf_k.unwrap_or(usual.hybrid_rrf_k),
-        hybrid_rank_window: cli.hybrid_rank_window.unwrap_or(usual.hybrid_rank_window),
-        rerank_context_weight: cli
-            .rerank_context_weight
-            .unwrap_or(usual.rerank_context_weight),
-        rerank_store_tokens: cli.store_tokens,
-        context_gap: neighbourhood.gap,
+        search: SearchConfig {
+            hybrid_rrf_k: cli.hybrid_rrf_k.unwrap_or(search.hybrid_rrf_k),
+            hybrid_rank_window: cli.hybrid_rank_window.unwrap_or(search.hybrid_rank_window),
+            ..search.clone()
+        },
+        rerank: RerankConfig {
+            context_weight: cli.rerank_context_weight.unwrap_or(rerank.context_weight),
+            context_gap: neighbourhood.gap,
+            store_tokens: cli.store_tokens,
+            ..*rerank
+        },
         ..usual
     };
     let weight = cli
         .hybrid_context_weight
-        .unwrap_or(config.hybrid_context_weight);
+        .unwrap_or(config.search.hybrid_context_weight);
     let setup = |reranking, context_weight| Setup {
         reranking,
         context_weight,
@@ -163,12 +169,8 @@ async fn main() -> Result<(), Error> {
         set.questions.len(),
         started.elapsed().as_secs_f64()
     );
-    let EngineConfig {
-        hybrid_rrf_k: k,
-        hybrid_rank_window: window,
-        rerank_context_weight: lent,
-        ..
-    } = config;
+    let (k, window) = (config.search.hybrid_rrf_k, config.search.hybrid_rank_window);
+    let lent = config.rerank.context_weight;
     println!(
         "HYBRID_RRF_K={k} HYBRID_RANK_WINDOW={window} HYBRID_CONTEXT_WEIGHT={weight} RERANK_CONTEXT_WEIGHT={lent}"
     );
@@ -252,11 +254,14 @@ fn settings(
     config: &EngineConfig,
 ) -> Result<Vec<(&'static str, String)>, Error> {
     let mut settings = vec![
-        ("HYBRID_RRF_K", config.hybrid_rrf_k.to_string()),
-        ("HYBRID_RANK_WINDOW", config.hybrid_rank_window.to_string()),
+        ("HYBRID_RRF_K", config.search.hybrid_rrf_k.to_string()),
+        (
+            "HYBRID_RANK_WINDOW",
+            config.search.hybrid_rank_window.to_string(),
+        ),
         (
             "RERANK_CONTEXT_WEIGHT",
-            config.rerank_context_weight.to_string(),
+            config.rerank.context_weight.to_string(),
         ),
         ("CONTEXT_NEIGHBOURS", neighbourhood.entries.to_string()),
         (
@@ -285,7 +290,7 @@ fn settings(
 /// The store, if it has no entries yet.
 async fn empty(store: PostgresStore) -> Result<Arc<dyn Store>, Error> {
     let statistics = store
-        .statistics(&OwnerId::default(), Read::default())
+        .statistics(&OwnerId::default(), None, Read::default())
         .await?;
     if statistics.total_entries > 0 {
         return Err(format!(
@@ -323,6 +328,7 @@ async fn fill(engine: &Engine, clock: &SetClock, set: &Set) -> Result<Vec<String
             atomic: None,
         };
         let reply = engine
+            .contexts
             .store_context_batch(&Caller::local(), request, WriteContext::default())
             .await
             .map_err(|error| error.message)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use context_engine::EngineConfig;
+use context_engine::{EmbeddingConfig, EngineConfig, RerankConfig, SearchConfig, SummaryConfig};
 use context_store::Neighbourhood;
 use context_store_postgres::{Parts, Target, TargetError};
 use context_store_sqlite::Started;
@@ -27,26 +27,34 @@ impl Config {
             limits: self.limits.limits(),
             quotas: self.limits.quotas(),
             idempotency_bytes: self.limits.idempotency_mb.saturating_mul(1024 * 1024),
-            search_truncation_length: size(search.search_truncation_length),
-            fts: search.enable_fts,
-            fts_language: search.fts_language.clone(),
-            fts_ranking_cap: small(search.fts_ranking_cap),
-            semantic: search.enable_semantic_search,
-            hybrid: search.enable_hybrid_search,
-            hybrid_rrf_k: small(search.hybrid_rrf_k),
-            hybrid_rank_window: small(search.hybrid_rank_window),
-            hybrid_context_weight: search.hybrid_context_weight,
-            reranking: search.enable_reranking,
-            rerank_timeout_ms: small(search.rerank_timeout_ms),
-            rerank_context_weight: search.rerank_context_weight,
-            context_gap: self.neighbourhood().gap,
-            rerank_store_tokens: search.rerank_store_tokens,
-            on_embedding_failure: match self.models.embedding_on_failure {
-                OnFailure::Degrade => context_engine::OnFailure::Degrade,
-                OnFailure::Fail => context_engine::OnFailure::Fail,
+            search: SearchConfig {
+                truncation_length: size(search.search_truncation_length),
+                fts: search.enable_fts,
+                fts_language: search.fts_language.clone(),
+                fts_ranking_cap: small(search.fts_ranking_cap),
+                hybrid: search.enable_hybrid_search,
+                hybrid_rrf_k: small(search.hybrid_rrf_k),
+                hybrid_rank_window: small(search.hybrid_rank_window),
+                hybrid_context_weight: search.hybrid_context_weight,
             },
-            summaries: self.models.enable_summary_generation,
-            summary_min_content_length: small(self.models.summary_min_content_length),
+            rerank: RerankConfig {
+                enabled: search.enable_reranking,
+                timeout_ms: small(search.rerank_timeout_ms),
+                context_weight: search.rerank_context_weight,
+                context_gap: self.neighbourhood().gap,
+                store_tokens: search.rerank_store_tokens,
+            },
+            embedding: EmbeddingConfig {
+                enabled: search.enable_semantic_search,
+                on_failure: match self.models.embedding_on_failure {
+                    OnFailure::Degrade => context_engine::OnFailure::Degrade,
+                    OnFailure::Fail => context_engine::OnFailure::Fail,
+                },
+            },
+            summaries: SummaryConfig {
+                enabled: self.models.enable_summary_generation,
+                min_content_length: small(self.models.summary_min_content_length),
+            },
         }
     }
 

@@ -3,7 +3,6 @@
 //! A flag wins over the environment variable of the same setting, which wins over the default. An empty variable
 //! counts as unset.
 
-mod check;
 mod docs;
 mod layers;
 mod limits;

@@ -1,27 +1,43 @@
 //! `context.v1.ArtifactService`: each method converts, calls the engine and converts back.
 
+use context_model::Operation;
 use context_proto::v1 as pb;
 use context_proto::v1::artifact_service_server::ArtifactService;
 use tonic::Request;
 
-use super::contexts::{Contexts, Reply, write_context};
-use crate::authenticate::Who;
-use context_model::Operation;
+use super::calls::{Calls, Reply, write_context};
+use crate::who::Who;
+
+/// The service of artifacts.
+pub struct Artifacts {
+    calls: Calls,
+}
+
+impl Artifacts {
+    /// The service that runs these calls.
+    #[must_use]
+    pub const fn new(calls: Calls) -> Self {
+        Self { calls }
+    }
+}
 
 #[tonic::async_trait]
-impl ArtifactService for Contexts {
+impl ArtifactService for Artifacts {
     async fn create_artifact(
         &self,
         request: Request<pb::CreateArtifactRequest>,
     ) -> Reply<pb::CreateArtifactResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .create_artifact(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::CreateArtifact, request, work).await
+        self.calls
+            .run(Operation::CreateArtifact, request, work)
+            .await
     }
 
     async fn list_artifacts(
@@ -29,9 +45,15 @@ impl ArtifactService for Contexts {
         request: Request<pb::ListArtifactsRequest>,
     ) -> Reply<pb::ListArtifactsResponse> {
         let work = |who: Who, request| async move {
-            self.app.engine.list_artifacts(who.caller(), request).await
+            self.calls
+                .engine()
+                .artifacts
+                .list_artifacts(who.caller(), request)
+                .await
         };
-        self.run(Operation::ListArtifacts, request, work).await
+        self.calls
+            .run(Operation::ListArtifacts, request, work)
+            .await
     }
 
     async fn search_artifacts(
@@ -39,12 +61,15 @@ impl ArtifactService for Contexts {
         request: Request<pb::SearchArtifactsRequest>,
     ) -> Reply<pb::SearchArtifactsResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .search_artifacts(who.caller(), request)
                 .await
         };
-        self.run(Operation::SearchArtifacts, request, work).await
+        self.calls
+            .run(Operation::SearchArtifacts, request, work)
+            .await
     }
 
     async fn get_artifact(
@@ -52,9 +77,13 @@ impl ArtifactService for Contexts {
         request: Request<pb::GetArtifactRequest>,
     ) -> Reply<pb::GetArtifactResponse> {
         let work = |who: Who, request| async move {
-            self.app.engine.get_artifact(who.caller(), request).await
+            self.calls
+                .engine()
+                .artifacts
+                .get_artifact(who.caller(), request)
+                .await
         };
-        self.run(Operation::GetArtifact, request, work).await
+        self.calls.run(Operation::GetArtifact, request, work).await
     }
 
     async fn update_artifact(
@@ -63,12 +92,15 @@ impl ArtifactService for Contexts {
     ) -> Reply<pb::UpdateArtifactResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .update_artifact(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::UpdateArtifact, request, work).await
+        self.calls
+            .run(Operation::UpdateArtifact, request, work)
+            .await
     }
 
     async fn delete_artifact(
@@ -77,12 +109,15 @@ impl ArtifactService for Contexts {
     ) -> Reply<pb::DeleteArtifactResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .delete_artifact(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::DeleteArtifact, request, work).await
+        self.calls
+            .run(Operation::DeleteArtifact, request, work)
+            .await
     }
 
     async fn list_artifact_versions(
@@ -90,12 +125,14 @@ impl ArtifactService for Contexts {
         request: Request<pb::ListArtifactVersionsRequest>,
     ) -> Reply<pb::ListArtifactVersionsResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .list_artifact_versions(who.caller(), request)
                 .await
         };
-        self.run(Operation::ListArtifactVersions, request, work)
+        self.calls
+            .run(Operation::ListArtifactVersions, request, work)
             .await
     }
 
@@ -104,12 +141,15 @@ impl ArtifactService for Contexts {
         request: Request<pb::GetArtifactVersionRequest>,
     ) -> Reply<pb::GetArtifactVersionResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .get_artifact_version(who.caller(), request)
                 .await
         };
-        self.run(Operation::GetArtifactVersion, request, work).await
+        self.calls
+            .run(Operation::GetArtifactVersion, request, work)
+            .await
     }
 
     async fn restore_artifact_version(
@@ -118,12 +158,14 @@ impl ArtifactService for Contexts {
     ) -> Reply<pb::RestoreArtifactVersionResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .restore_artifact_version(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::RestoreArtifactVersion, request, work)
+        self.calls
+            .run(Operation::RestoreArtifactVersion, request, work)
             .await
     }
 
@@ -132,12 +174,14 @@ impl ArtifactService for Contexts {
         request: Request<pb::DiffArtifactVersionsRequest>,
     ) -> Reply<pb::DiffArtifactVersionsResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .artifacts
                 .diff_artifact_versions(who.caller(), request)
                 .await
         };
-        self.run(Operation::DiffArtifactVersions, request, work)
+        self.calls
+            .run(Operation::DiffArtifactVersions, request, work)
             .await
     }
 }

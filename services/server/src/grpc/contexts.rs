@@ -1,99 +1,25 @@
 //! `context.v1.ContextService`: each method converts, calls the engine and converts back.
 
-use std::convert::Infallible;
-use std::future::Future;
-use std::sync::Arc;
-
-use context_engine::WriteContext;
-use context_model::{Error, Operation};
+use context_model::Operation;
 use context_proto::v1 as pb;
 use context_proto::v1::context_service_server::ContextService;
-use prost::Message;
-use tonic::{Request, Response, Status};
+use tonic::Request;
 
-use super::metadata::{deadline, idempotency_key};
-use crate::app::App;
-use crate::authenticate::Who;
-use crate::transport::Transport;
-use crate::wire::status;
+use super::calls::{Calls, Reply, write_context};
+use crate::who::Who;
 
-/// A reply smaller than this is not worth compressing.
-const MIN_COMPRESSED_BYTES: usize = 1024;
-
-/// The service over one engine.
+/// The service of context entries.
 pub struct Contexts {
-    pub(super) app: Arc<App>,
+    calls: Calls,
 }
 
 impl Contexts {
-    /// The service of this application.
+    /// The service that runs these calls.
     #[must_use]
-    pub const fn new(app: Arc<App>) -> Self {
-        Self { app }
-    }
-
-    /// Converts a request, runs the operation on it, and converts the reply.
-    pub(super) async fn run<P, M, T, R, F>(
-        &self,
-        operation: Operation,
-        request: Request<P>,
-        work: impl FnOnce(Who, M) -> F,
-    ) -> Result<Response<R>, Status>
-    where
-        P: Message,
-        M: TryFrom<P>,
-        M::Error: Refusal,
-        F: Future<Output = Result<T, Error>>,
-        R: TryFrom<T> + Message,
-        R::Error: Refusal,
-    {
-        let who = Who::of(request.extensions()).map_err(|error| status(&error))?;
-        let deadline = deadline(request.metadata());
-        let message = request.into_inner();
-        let caller = who.clone();
-        let work = async { work(caller, M::try_from(message).map_err(Refusal::into_error)?).await };
-        let reply = self
-            .app
-            .call(&who, operation, Transport::Grpc, deadline, work)
-            .await
-            .map_err(|error| status(&error))?;
-        let reply = R::try_from(reply).map_err(|error| status(&error.into_error()))?;
-        let bytes = reply.encoded_len();
-        // Its encoding, and half of that while the buffer grows. With it the largest entry still fits an owner's share.
-        who.count_reply(bytes.saturating_add(bytes / 2))
-            .map_err(|error| status(&error))?;
-        let mut response = Response::new(reply);
-        if bytes < MIN_COMPRESSED_BYTES {
-            response.disable_compression();
-        }
-        Ok(response)
+    pub const fn new(calls: Calls) -> Self {
+        Self { calls }
     }
 }
-
-/// Why a message could not become a request, or a reply a message.
-pub(super) trait Refusal {
-    fn into_error(self) -> Error;
-}
-
-impl Refusal for Error {
-    fn into_error(self) -> Error {
-        self
-    }
-}
-
-impl Refusal for Infallible {
-    fn into_error(self) -> Error {
-        match self {}
-    }
-}
-
-pub(super) fn write_context<P>(request: &Request<P>) -> Result<WriteContext, Error> {
-    Ok(WriteContext {
-        idempotency_key: idempotency_key(request.metadata())?,
-    })
-}
-
-pub(super) type Reply<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl ContextService for Contexts {
@@ -103,12 +29,13 @@ impl ContextService for Contexts {
     ) -> Reply<pb::StoreContextResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .contexts
                 .store_context(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::StoreContext, request, work).await
+        self.calls.run(Operation::StoreContext, request, work).await
     }
 
     async fn store_context_batch(
@@ -117,12 +44,15 @@ impl ContextService for Contexts {
     ) -> Reply<pb::StoreContextBatchResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .contexts
                 .store_context_batch(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::StoreContextBatch, request, work).await
+        self.calls
+            .run(Operation::StoreContextBatch, request, work)
+            .await
     }
 
     async fn get_context_by_ids(
@@ -130,12 +60,15 @@ impl ContextService for Contexts {
         request: Request<pb::GetContextByIdsRequest>,
     ) -> Reply<pb::GetContextByIdsResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .contexts
                 .get_context_by_ids(who.caller(), request)
                 .await
         };
-        self.run(Operation::GetContextByIds, request, work).await
+        self.calls
+            .run(Operation::GetContextByIds, request, work)
+            .await
     }
 
     async fn update_context(
@@ -144,12 +77,15 @@ impl ContextService for Contexts {
     ) -> Reply<pb::UpdateContextResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .contexts
                 .update_context(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::UpdateContext, request, work).await
+        self.calls
+            .run(Operation::UpdateContext, request, work)
+            .await
     }
 
     async fn update_context_batch(
@@ -158,12 +94,15 @@ impl ContextService for Contexts {
     ) -> Reply<pb::UpdateContextBatchResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .contexts
                 .update_context_batch(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::UpdateContextBatch, request, work).await
+        self.calls
+            .run(Operation::UpdateContextBatch, request, work)
+            .await
     }
 
     async fn delete_context(
@@ -172,12 +111,15 @@ impl ContextService for Contexts {
     ) -> Reply<pb::DeleteContextResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .contexts
                 .delete_context(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::DeleteContext, request, work).await
+        self.calls
+            .run(Operation::DeleteContext, request, work)
+            .await
     }
 
     async fn delete_context_batch(
@@ -186,12 +128,15 @@ impl ContextService for Contexts {
     ) -> Reply<pb::DeleteContextBatchResponse> {
         let write = write_context(&request);
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .contexts
                 .delete_context_batch(who.caller(), request, write?)
                 .await
         };
-        self.run(Operation::DeleteContextBatch, request, work).await
+        self.calls
+            .run(Operation::DeleteContextBatch, request, work)
+            .await
     }
 
     async fn search_context(
@@ -199,9 +144,15 @@ impl ContextService for Contexts {
         request: Request<pb::SearchContextRequest>,
     ) -> Reply<pb::SearchContextResponse> {
         let work = |who: Who, request| async move {
-            self.app.engine.search_context(who.caller(), request).await
+            self.calls
+                .engine()
+                .retrieval
+                .search_context(who.caller(), request)
+                .await
         };
-        self.run(Operation::SearchContext, request, work).await
+        self.calls
+            .run(Operation::SearchContext, request, work)
+            .await
     }
 
     async fn semantic_search_context(
@@ -209,12 +160,14 @@ impl ContextService for Contexts {
         request: Request<pb::SemanticSearchContextRequest>,
     ) -> Reply<pb::SemanticSearchContextResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .retrieval
                 .semantic_search_context(who.caller(), request)
                 .await
         };
-        self.run(Operation::SemanticSearchContext, request, work)
+        self.calls
+            .run(Operation::SemanticSearchContext, request, work)
             .await
     }
 
@@ -223,12 +176,15 @@ impl ContextService for Contexts {
         request: Request<pb::FtsSearchContextRequest>,
     ) -> Reply<pb::FtsSearchContextResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .retrieval
                 .fts_search_context(who.caller(), request)
                 .await
         };
-        self.run(Operation::FtsSearchContext, request, work).await
+        self.calls
+            .run(Operation::FtsSearchContext, request, work)
+            .await
     }
 
     async fn hybrid_search_context(
@@ -236,12 +192,14 @@ impl ContextService for Contexts {
         request: Request<pb::HybridSearchContextRequest>,
     ) -> Reply<pb::HybridSearchContextResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .retrieval
                 .hybrid_search_context(who.caller(), request)
                 .await
         };
-        self.run(Operation::HybridSearchContext, request, work)
+        self.calls
+            .run(Operation::HybridSearchContext, request, work)
             .await
     }
 
@@ -250,9 +208,13 @@ impl ContextService for Contexts {
         request: Request<pb::ListThreadsRequest>,
     ) -> Reply<pb::ListThreadsResponse> {
         let work = |who: Who, request| async move {
-            self.app.engine.list_threads(who.caller(), request).await
+            self.calls
+                .engine()
+                .contexts
+                .list_threads(who.caller(), request)
+                .await
         };
-        self.run(Operation::ListThreads, request, work).await
+        self.calls.run(Operation::ListThreads, request, work).await
     }
 
     async fn get_statistics(
@@ -261,11 +223,13 @@ impl ContextService for Contexts {
     ) -> Reply<pb::GetStatisticsResponse> {
         let work = |who: Who, request: pb::GetStatisticsRequest| async move {
             let pb::GetStatisticsRequest { min_revision } = request;
-            self.app
-                .engine
+            self.calls
+                .engine()
                 .get_statistics(who.caller(), min_revision)
                 .await
         };
-        self.run(Operation::GetStatistics, request, work).await
+        self.calls
+            .run(Operation::GetStatistics, request, work)
+            .await
     }
 }

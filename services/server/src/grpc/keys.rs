@@ -1,24 +1,41 @@
 //! `context.v1.ApiKeyService`: each method converts, calls the engine and converts back.
 
+use context_model::{Operation, ThreadSet};
 use context_proto::v1 as pb;
 use context_proto::v1::api_key_service_server::ApiKeyService;
 use tonic::{Request, Response};
 
-use super::contexts::{Contexts, Reply};
-use crate::authenticate::Who;
+use super::calls::{Calls, Reply};
+use crate::who::Who;
 use crate::wire::status;
-use context_model::Operation;
+
+/// The service of API keys.
+pub struct ApiKeys {
+    calls: Calls,
+}
+
+impl ApiKeys {
+    /// The service that runs these calls.
+    #[must_use]
+    pub const fn new(calls: Calls) -> Self {
+        Self { calls }
+    }
+}
 
 #[tonic::async_trait]
-impl ApiKeyService for Contexts {
+impl ApiKeyService for ApiKeys {
     async fn create_api_key(
         &self,
         request: Request<pb::CreateApiKeyRequest>,
     ) -> Reply<pb::CreateApiKeyResponse> {
         let work = |who: Who, request| async move {
-            self.app.engine.create_api_key(who.caller(), request).await
+            self.calls
+                .engine()
+                .access
+                .create_api_key(who.caller(), request)
+                .await
         };
-        self.run(Operation::CreateApiKey, request, work).await
+        self.calls.run(Operation::CreateApiKey, request, work).await
     }
 
     async fn list_api_keys(
@@ -26,9 +43,9 @@ impl ApiKeyService for Contexts {
         request: Request<pb::ListApiKeysRequest>,
     ) -> Reply<pb::ListApiKeysResponse> {
         let work = |who: Who, _: pb::ListApiKeysRequest| async move {
-            self.app.engine.list_api_keys(who.caller()).await
+            self.calls.engine().access.list_api_keys(who.caller()).await
         };
-        self.run(Operation::ListApiKeys, request, work).await
+        self.calls.run(Operation::ListApiKeys, request, work).await
     }
 
     async fn get_api_key(
@@ -36,9 +53,13 @@ impl ApiKeyService for Contexts {
         request: Request<pb::GetApiKeyRequest>,
     ) -> Reply<pb::GetApiKeyResponse> {
         let work = |who: Who, request| async move {
-            self.app.engine.get_api_key(who.caller(), request).await
+            self.calls
+                .engine()
+                .access
+                .get_api_key(who.caller(), request)
+                .await
         };
-        self.run(Operation::GetApiKey, request, work).await
+        self.calls.run(Operation::GetApiKey, request, work).await
     }
 
     async fn update_api_key(
@@ -46,9 +67,13 @@ impl ApiKeyService for Contexts {
         request: Request<pb::UpdateApiKeyRequest>,
     ) -> Reply<pb::UpdateApiKeyResponse> {
         let work = |who: Who, request| async move {
-            self.app.engine.update_api_key(who.caller(), request).await
+            self.calls
+                .engine()
+                .access
+                .update_api_key(who.caller(), request)
+                .await
         };
-        self.run(Operation::UpdateApiKey, request, work).await
+        self.calls.run(Operation::UpdateApiKey, request, work).await
     }
 
     async fn deactivate_api_key(
@@ -56,12 +81,15 @@ impl ApiKeyService for Contexts {
         request: Request<pb::DeactivateApiKeyRequest>,
     ) -> Reply<pb::DeactivateApiKeyResponse> {
         let work = |who: Who, request| async move {
-            self.app
-                .engine
+            self.calls
+                .engine()
+                .access
                 .deactivate_api_key(who.caller(), request)
                 .await
         };
-        self.run(Operation::DeactivateApiKey, request, work).await
+        self.calls
+            .run(Operation::DeactivateApiKey, request, work)
+            .await
     }
 
     async fn get_caller(
@@ -75,10 +103,7 @@ impl ApiKeyService for Contexts {
             .iter()
             .map(|scope| scope.as_str().to_owned())
             .collect();
-        let threads = caller
-            .within()
-            .map(context_model::ThreadSet::shown)
-            .unwrap_or_default();
+        let threads = caller.within().map(ThreadSet::shown).unwrap_or_default();
         Ok(Response::new(pb::GetCallerResponse {
             scopes,
             only: caller.reach.as_str().map(str::to_owned),

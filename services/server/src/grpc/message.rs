@@ -19,9 +19,9 @@ use http::{HeaderMap, HeaderValue};
 
 use super::fields::{self, Pieces};
 use crate::app::App;
-use crate::authenticate::Who;
 use crate::body::{FRAME_BYTES, Pace};
 use crate::memory::{Lease, too_large};
+use crate::who::Who;
 use crate::wire;
 
 /// Bytes before a message: whether it is compressed, and its length

@@ -1,11 +1,13 @@
 //! gRPC: the contract of `proto/context/v1`, health, reflection and gRPC-Web.
 
 mod artifacts;
+mod calls;
 mod contexts;
+mod deadline;
 mod fields;
 mod keys;
 mod message;
-mod metadata;
+
 mod unreadable;
 
 use std::sync::Arc;
@@ -24,6 +26,11 @@ use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic_health::server::HealthReporter;
 
+use artifacts::Artifacts;
+use calls::Calls;
+use contexts::Contexts;
+use keys::ApiKeys;
+
 use crate::app::App;
 
 /// Every gRPC route, and the reporter that tells health checks when the service stops.
@@ -34,26 +41,23 @@ pub async fn router(
     app: Arc<App>,
 ) -> Result<(Router, HealthReporter), tonic_reflection::server::Error> {
     let limit = app.limits.max_message_bytes();
-    let contexts = ContextServiceServer::new(contexts::Contexts::new(app.clone()))
+    let calls = Calls::new(app.clone());
+    let contexts = ContextServiceServer::new(Contexts::new(calls.clone()))
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
-    let keys = ApiKeyServiceServer::new(contexts::Contexts::new(app.clone()));
-    let artifacts = ArtifactServiceServer::new(contexts::Contexts::new(app.clone()))
+    let keys = ApiKeyServiceServer::new(ApiKeys::new(calls.clone()));
+    let artifacts = ArtifactServiceServer::new(Artifacts::new(calls))
         .accept_compressed(CompressionEncoding::Gzip)
         .send_compressed(CompressionEncoding::Gzip)
         .max_decoding_message_size(limit)
         .max_encoding_message_size(limit);
     let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<ContextServiceServer<Contexts>>().await;
+    health.set_serving::<ApiKeyServiceServer<ApiKeys>>().await;
     health
-        .set_serving::<ContextServiceServer<contexts::Contexts>>()
-        .await;
-    health
-        .set_serving::<ApiKeyServiceServer<contexts::Contexts>>()
-        .await;
-    health
-        .set_serving::<ArtifactServiceServer<contexts::Contexts>>()
+        .set_serving::<ArtifactServiceServer<Artifacts>>()
         .await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -104,13 +108,13 @@ pub fn refuse_text(headers: &HeaderMap) -> Result<(), Error> {
 /// Tells health checks that no new work is taken.
 pub async fn set_not_serving(health: &HealthReporter) {
     health
-        .set_not_serving::<ContextServiceServer<contexts::Contexts>>()
+        .set_not_serving::<ContextServiceServer<Contexts>>()
         .await;
     health
-        .set_not_serving::<ApiKeyServiceServer<contexts::Contexts>>()
+        .set_not_serving::<ApiKeyServiceServer<ApiKeys>>()
         .await;
     health
-        .set_not_serving::<ArtifactServiceServer<contexts::Contexts>>()
+        .set_not_serving::<ArtifactServiceServer<Artifacts>>()
         .await;
     health
         .set_service_status("", tonic_health::ServingStatus::NotServing)

@@ -11,14 +11,14 @@ use context_model::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::Problem;
 use super::body::{JsonBody, json};
 use super::conditional::{etag, expected_version, none_match_names};
-use super::contexts::write_context;
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
-use crate::authenticate::Who;
+use crate::problem::Problem;
 use crate::transport::Transport;
+use crate::who::Who;
+use crate::write_context::write_context;
 
 /// Create an artifact
 ///
@@ -44,7 +44,10 @@ pub async fn create_artifact(
     JsonBody(request): JsonBody<CreateArtifactRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.create_artifact(who.caller(), request, write);
+    let work = app
+        .engine
+        .artifacts
+        .create_artifact(who.caller(), request, write);
     let reply = app
         .call(&who, Operation::CreateArtifact, Transport::Rest, None, work)
         .await?;
@@ -85,7 +88,7 @@ pub async fn list_artifacts(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.list_artifacts(who.caller(), request);
+    let work = app.engine.artifacts.list_artifacts(who.caller(), request);
     let reply = app
         .call(&who, Operation::ListArtifacts, Transport::Rest, None, work)
         .await?;
@@ -118,7 +121,7 @@ pub async fn search_artifacts(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.search_artifacts(who.caller(), request);
+    let work = app.engine.artifacts.search_artifacts(who.caller(), request);
     let reply = app
         .call(
             &who,
@@ -163,7 +166,7 @@ pub async fn get_artifact(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.get_artifact(who.caller(), request);
+    let work = app.engine.artifacts.get_artifact(who.caller(), request);
     let reply = app
         .call(&who, Operation::GetArtifact, Transport::Rest, None, work)
         .await?;
@@ -209,7 +212,10 @@ pub async fn update_artifact(
     let write = write_context(&headers)?;
     let mut request = body.for_artifact(path.artifact_id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
-    let work = app.engine.update_artifact(who.caller(), request, write);
+    let work = app
+        .engine
+        .artifacts
+        .update_artifact(who.caller(), request, write);
     let reply = app
         .call(&who, Operation::UpdateArtifact, Transport::Rest, None, work)
         .await?;
@@ -248,7 +254,7 @@ pub async fn delete_artifact(
         )
         .into());
     }
-    let work = app.engine.delete_artifact(
+    let work = app.engine.artifacts.delete_artifact(
         who.caller(),
         DeleteArtifactRequest {
             artifact_id: path.artifact_id,

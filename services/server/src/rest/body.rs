@@ -15,11 +15,11 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::Problem;
 use crate::app::App;
-use crate::authenticate::Who;
 use crate::body::CountedBody;
 use crate::memory::too_large;
+use crate::problem::Problem;
+use crate::who::Who;
 
 /// A body of this size or more is parsed on a thread that may block.
 const LARGE_BODY_BYTES: usize = 256 * 1024;

@@ -1,10 +1,7 @@
-//! Request headers that make a request conditional or repeatable: `If-Match`, `If-None-Match`, `Idempotency-Key`.
+//! Request headers that make a request conditional: `If-Match`, `If-None-Match`.
 
 use context_model::{Error, Reason, Result};
 use http::{HeaderMap, HeaderValue, header};
-
-/// The header of RFC draft-ietf-httpapi-idempotency-key-header.
-pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The `ETag` of a version: strong, because a version's JSON is always the same.
 #[must_use]
@@ -109,26 +106,6 @@ fn version(tag: &str) -> Option<i64> {
     (version >= 1 && version.to_string() == tag).then_some(version)
 }
 
-/// Reads `Idempotency-Key`.
-///
-/// # Errors
-/// `INVALID_ARGUMENT` unless it is 1 to 255 visible ASCII characters, once.
-pub fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>> {
-    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(value) = values.next() else {
-        return Ok(None);
-    };
-    let visible =
-        (1..=255).contains(&value.len()) && value.as_bytes().iter().all(u8::is_ascii_graphic);
-    match value.to_str() {
-        Ok(key) if visible && values.next().is_none() => Ok(Some(key.to_owned())),
-        _ => Err(Error::invalid(
-            IDEMPOTENCY_KEY,
-            "`idempotency-key` must be given once, with 1 to 255 visible ASCII characters",
-        )),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,23 +141,6 @@ mod tests {
             assert!(
                 !none_match_names(&headers("if-none-match", other), 3),
                 "{other}"
-            );
-        }
-    }
-
-    #[test]
-    fn an_idempotency_key_is_short_and_visible() {
-        assert_eq!(
-            idempotency_key(&headers(IDEMPOTENCY_KEY, "a-1"))
-                .unwrap()
-                .as_deref(),
-            Some("a-1")
-        );
-        assert_eq!(idempotency_key(&HeaderMap::new()).unwrap(), None);
-        for bad in ["", "a b", &"x".repeat(256)] {
-            assert!(
-                idempotency_key(&headers(IDEMPOTENCY_KEY, bad)).is_err(),
-                "{bad}"
             );
         }
     }

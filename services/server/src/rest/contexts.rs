@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use context_engine::WriteContext;
 use context_model::{
     BatchReply, DeleteContextBatchReply, DeleteContextBatchRequest, DeleteContextReply,
     DeleteContextRequest, Entry, Error, GetContextByIdsReply, GetContextByIdsRequest, Operation,
@@ -13,19 +12,14 @@ use context_model::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::Problem;
 use super::body::{JsonBody, json};
-use super::conditional::{etag, expected_version, idempotency_key, none_match_names};
+use super::conditional::{etag, expected_version, none_match_names};
 use super::query::{ContextId, Query};
 use crate::app::App;
-use crate::authenticate::Who;
+use crate::problem::Problem;
 use crate::transport::Transport;
-
-pub(super) fn write_context(headers: &HeaderMap) -> Result<WriteContext, Error> {
-    Ok(WriteContext {
-        idempotency_key: idempotency_key(headers)?,
-    })
-}
+use crate::who::Who;
+use crate::write_context::write_context;
 
 /// Store an entry
 ///
@@ -56,7 +50,10 @@ pub async fn store_context(
     JsonBody(request): JsonBody<StoreContextRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.store_context(who.caller(), request, write);
+    let work = app
+        .engine
+        .contexts
+        .store_context(who.caller(), request, write);
     let reply = app
         .call(&who, Operation::StoreContext, Transport::Rest, None, work)
         .await?;
@@ -99,7 +96,10 @@ pub async fn store_context_batch(
     JsonBody(request): JsonBody<StoreContextBatchRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.store_context_batch(who.caller(), request, write);
+    let work = app
+        .engine
+        .contexts
+        .store_context_batch(who.caller(), request, write);
     let reply = app
         .call(
             &who,
@@ -142,7 +142,11 @@ pub async fn get_context(
     let request = get_request(vec![id], &mut query);
     query.finish()?;
     let work = async {
-        let mut reply = app.engine.get_context_by_ids(who.caller(), request).await?;
+        let mut reply = app
+            .engine
+            .contexts
+            .get_context_by_ids(who.caller(), request)
+            .await?;
         reply
             .result
             .pop()
@@ -195,7 +199,10 @@ pub async fn get_context_by_ids(
     let ids = query.integers("ids");
     let request = get_request(ids, &mut query);
     query.finish()?;
-    let work = app.engine.get_context_by_ids(who.caller(), request);
+    let work = app
+        .engine
+        .contexts
+        .get_context_by_ids(who.caller(), request);
     let reply = app
         .call(
             &who,
@@ -247,7 +254,10 @@ pub async fn update_context(
     let write = write_context(&headers)?;
     let mut request = body.for_context(id);
     request.expected_version = expected_version(&headers, request.expected_version)?;
-    let work = app.engine.update_context(who.caller(), request, write);
+    let work = app
+        .engine
+        .contexts
+        .update_context(who.caller(), request, write);
     let reply = app
         .call(&who, Operation::UpdateContext, Transport::Rest, None, work)
         .await?;
@@ -283,6 +293,7 @@ pub async fn update_context_batch(
     let write = write_context(&headers)?;
     let work = app
         .engine
+        .contexts
         .update_context_batch(who.caller(), request, write);
     let reply = app
         .call(
@@ -329,7 +340,10 @@ pub async fn delete_context_by_id(
         context_ids: Some(vec![id]),
         thread_id: None,
     };
-    let work = app.engine.delete_context(who.caller(), request, write);
+    let work = app
+        .engine
+        .contexts
+        .delete_context(who.caller(), request, write);
     let reply = app
         .call(&who, Operation::DeleteContext, Transport::Rest, None, work)
         .await?;
@@ -355,7 +369,10 @@ pub async fn delete_context(
     JsonBody(request): JsonBody<DeleteContextRequest>,
 ) -> Result<Response, Problem> {
     let write = write_context(&headers)?;
-    let work = app.engine.delete_context(who.caller(), request, write);
+    let work = app
+        .engine
+        .contexts
+        .delete_context(who.caller(), request, write);
     let reply = app
         .call(&who, Operation::DeleteContext, Transport::Rest, None, work)
         .await?;
@@ -383,6 +400,7 @@ pub async fn delete_context_batch(
     let write = write_context(&headers)?;
     let work = app
         .engine
+        .contexts
         .delete_context_batch(who.caller(), request, write);
     let reply = app
         .call(

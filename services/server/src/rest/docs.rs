@@ -11,8 +11,9 @@ use context_model::{Error, Reason};
 use http::{HeaderValue, header};
 use utoipa_swagger_ui::Config;
 
-use super::{Problem, openapi};
+use super::openapi;
 use crate::app::App;
+use crate::problem::Problem;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| openapi::document().into());
 static SETTINGS: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {

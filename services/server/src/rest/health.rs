@@ -9,8 +9,8 @@ use context_model::{Error, Reason};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
-use super::Problem;
 use crate::app::App;
+use crate::problem::Problem;
 
 /// How the service is.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

@@ -10,12 +10,12 @@ use context_model::{
 };
 use http::{HeaderValue, StatusCode, header};
 
-use super::Problem;
 use super::body::{JsonBody, json};
 use super::query::KeyPath;
 use crate::app::App;
-use crate::authenticate::Who;
+use crate::problem::Problem;
 use crate::transport::Transport;
+use crate::who::Who;
 
 /// Make an API key
 ///
@@ -35,7 +35,7 @@ pub async fn create_api_key(
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<CreateApiKeyRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.create_api_key(who.caller(), request);
+    let work = app.engine.access.create_api_key(who.caller(), request);
     let reply = app
         .call(&who, Operation::CreateApiKey, Transport::Rest, None, work)
         .await?;
@@ -57,7 +57,7 @@ pub async fn create_api_key(
     responses((status = 200, description = "The keys", body = ListApiKeysReply))
 )]
 pub async fn list_api_keys(who: Who, State(app): State<Arc<App>>) -> Result<Response, Problem> {
-    let work = app.engine.list_api_keys(who.caller());
+    let work = app.engine.access.list_api_keys(who.caller());
     let reply = app
         .call(&who, Operation::ListApiKeys, Transport::Rest, None, work)
         .await?;
@@ -82,6 +82,7 @@ pub async fn get_api_key(
 ) -> Result<Response, Problem> {
     let work = app
         .engine
+        .access
         .get_api_key(who.caller(), ApiKeyRequest { key_id });
     let reply = app
         .call(&who, Operation::GetApiKey, Transport::Rest, None, work)
@@ -109,6 +110,7 @@ pub async fn update_api_key(
 ) -> Result<Response, Problem> {
     let work = app
         .engine
+        .access
         .update_api_key(who.caller(), body.for_key(key_id));
     let reply = app
         .call(&who, Operation::UpdateApiKey, Transport::Rest, None, work)
@@ -134,6 +136,7 @@ pub async fn deactivate_api_key(
 ) -> Result<Response, Problem> {
     let work = app
         .engine
+        .access
         .deactivate_api_key(who.caller(), ApiKeyRequest { key_id });
     let reply = app
         .call(

@@ -6,7 +6,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{OpenApi, Ref, RefOr, Response};
 use utoipa::{OpenApi as _, PartialSchema as _, ToSchema as _};
 
-use super::problem::{MEDIA_TYPE, ProblemBody};
+use super::routes::documented;
+use crate::problem::{MEDIA_TYPE, ProblemBody};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -34,7 +35,7 @@ struct Base;
 /// The document as pretty JSON with a final line break.
 #[must_use]
 pub fn document() -> String {
-    let (_, documented) = super::documented().split_for_parts();
+    let (_, documented) = documented().split_for_parts();
     let mut api = Base::openapi();
     api.merge(documented);
     add_problems(&mut api);

@@ -7,12 +7,12 @@ use axum::response::Response;
 use context_model::{ListThreadsReply, ListThreadsRequest, Operation, Statistics};
 use http::StatusCode;
 
-use super::Problem;
 use super::body::json;
 use super::query::Query;
 use crate::app::App;
-use crate::authenticate::Who;
+use crate::problem::Problem;
 use crate::transport::Transport;
+use crate::who::Who;
 
 /// List threads
 ///
@@ -36,7 +36,7 @@ pub async fn list_threads(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.list_threads(who.caller(), request);
+    let work = app.engine.contexts.list_threads(who.caller(), request);
     let reply = app
         .call(&who, Operation::ListThreads, Transport::Rest, None, work)
         .await?;

@@ -7,7 +7,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use context_model::{Error, Violations};
 use http::request::Parts;
 
-use super::Problem;
+use crate::problem::Problem;
 
 /// The parameters of a query string, taken out one by one.
 pub struct Query {

@@ -11,11 +11,11 @@ use context_model::{
 };
 use http::StatusCode;
 
-use super::Problem;
 use super::body::{JsonBody, json};
 use crate::app::App;
-use crate::authenticate::Who;
+use crate::problem::Problem;
 use crate::transport::Transport;
+use crate::who::Who;
 
 /// Find entries by filters
 ///
@@ -37,7 +37,7 @@ pub async fn search_context(
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<SearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.search_context(who.caller(), request);
+    let work = app.engine.retrieval.search_context(who.caller(), request);
     let reply = app
         .call(&who, Operation::SearchContext, Transport::Rest, None, work)
         .await?;
@@ -60,7 +60,10 @@ pub async fn semantic_search_context(
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<SemanticSearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.semantic_search_context(who.caller(), request);
+    let work = app
+        .engine
+        .retrieval
+        .semantic_search_context(who.caller(), request);
     let reply = app
         .call(
             &who,
@@ -89,7 +92,10 @@ pub async fn fts_search_context(
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<FtsSearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.fts_search_context(who.caller(), request);
+    let work = app
+        .engine
+        .retrieval
+        .fts_search_context(who.caller(), request);
     let reply = app
         .call(
             &who,
@@ -119,7 +125,10 @@ pub async fn hybrid_search_context(
     State(app): State<Arc<App>>,
     JsonBody(request): JsonBody<HybridSearchContextRequest>,
 ) -> Result<Response, Problem> {
-    let work = app.engine.hybrid_search_context(who.caller(), request);
+    let work = app
+        .engine
+        .retrieval
+        .hybrid_search_context(who.caller(), request);
     let reply = app
         .call(
             &who,

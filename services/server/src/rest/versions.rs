@@ -11,14 +11,14 @@ use context_model::{
 };
 use http::{HeaderMap, StatusCode, header};
 
-use super::Problem;
 use super::body::json;
 use super::conditional::{etag, expected_version};
-use super::contexts::write_context;
 use super::query::{ArtifactPath, Query};
 use crate::app::App;
-use crate::authenticate::Who;
+use crate::problem::Problem;
 use crate::transport::Transport;
+use crate::who::Who;
+use crate::write_context::write_context;
 
 /// List the versions of an artifact
 ///
@@ -45,7 +45,10 @@ pub async fn list_artifact_versions(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.list_artifact_versions(who.caller(), request);
+    let work = app
+        .engine
+        .artifacts
+        .list_artifact_versions(who.caller(), request);
     let reply = app
         .call(
             &who,
@@ -87,7 +90,10 @@ pub async fn get_artifact_version(
         version_number,
         min_revision,
     };
-    let work = app.engine.get_artifact_version(who.caller(), request);
+    let work = app
+        .engine
+        .artifacts
+        .get_artifact_version(who.caller(), request);
     let reply = app
         .call(
             &who,
@@ -133,6 +139,7 @@ pub async fn restore_artifact_version(
     };
     let work = app
         .engine
+        .artifacts
         .restore_artifact_version(who.caller(), request, write);
     let reply = app
         .call(
@@ -178,7 +185,10 @@ pub async fn diff_artifact_versions(
         min_revision: query.integer("min_revision"),
     };
     query.finish()?;
-    let work = app.engine.diff_artifact_versions(who.caller(), request);
+    let work = app
+        .engine
+        .artifacts
+        .diff_artifact_versions(who.caller(), request);
     let reply = app
         .call(
             &who,

@@ -80,13 +80,13 @@ async fn an_allowed_origin_may_call_and_read_the_etag() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_id_is_kept_when_harmless_and_made_otherwise() {
     let service = Service::start().await;
-    let kept = service
+    let echoed = service
         .get("/v1/contexts/5")
         .header("x-request-id", "job-17.a_b")
         .send()
         .await;
-    assert_eq!(kept.header("x-request-id"), Some("job-17.a_b"));
-    assert_eq!(kept.json()["instance"], "job-17.a_b");
+    assert_eq!(echoed.header("x-request-id"), Some("job-17.a_b"));
+    assert_eq!(echoed.json()["instance"], "job-17.a_b");
     for odd in ["<script>", "a b", &"x".repeat(129)] {
         let made = service
             .get("/healthz")

@@ -182,6 +182,7 @@ async fn a_revoked_key_stops_within_a_second() {
     );
     service
         .engine
+        .access
         .administer(Admin::RevokeKey {
             owner: "default".into(),
             key_id: key.id,
@@ -238,7 +239,7 @@ async fn the_audit_log_says_who_did_what_and_what_was_refused_without_contents()
         StatusCode::FORBIDDEN
     );
     let audit = || {
-        service.engine.administer(Admin::Audit {
+        service.engine.access.administer(Admin::Audit {
             owner: "default".into(),
             from: None,
         })
@@ -356,6 +357,7 @@ async fn what_is_done_to_keys_over_rest_and_grpc_stands_in_the_audit_log_of_both
             .expect("it is switched off");
         let log = service
             .engine
+            .access
             .administer(Admin::Audit {
                 owner: "default".into(),
                 from: None,

@@ -358,7 +358,12 @@ async fn a_key_says_which_threads_it_reaches_and_a_replacement_reaches_the_same(
         owner: "default".to_owned(),
         key_id,
     };
-    let rotated = service.engine.administer(command).await.expect("a key");
+    let rotated = service
+        .engine
+        .access
+        .administer(command)
+        .await
+        .expect("a key");
     let key = format!("Bearer {}", rotated.lines().next().expect("the key"));
     let inside = service
         .post("/v1/contexts", entry("apple"))

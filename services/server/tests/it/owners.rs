@@ -102,7 +102,7 @@ async fn step(
                 tags,
                 images: None,
             };
-            let reply = engine.store_context(&me, request, write()).await;
+            let reply = engine.contexts.store_context(&me, request, write()).await;
             if reply.is_ok() {
                 made.entry(owner).or_default().contexts += 1;
             }
@@ -113,7 +113,10 @@ async fn step(
                 content: format!("# {word}\n{text}"),
                 ..Default::default()
             };
-            let reply = engine.create_artifact(&me, request, write()).await;
+            let reply = engine
+                .artifacts
+                .create_artifact(&me, request, write())
+                .await;
             if let Ok(reply) = &reply {
                 made.entry(owner)
                     .or_default()
@@ -124,6 +127,7 @@ async fn step(
         }
         3 => shown(
             engine
+                .contexts
                 .get_context_by_ids(
                     &me,
                     m::GetContextByIdsRequest {
@@ -135,6 +139,7 @@ async fn step(
         ),
         4 => shown(
             engine
+                .retrieval
                 .search_context(
                     &me,
                     m::SearchContextRequest {
@@ -153,6 +158,7 @@ async fn step(
             // The query is echoed, and it may be another owner's word.
             shown(
                 engine
+                    .retrieval
                     .fts_search_context(&me, request)
                     .await
                     .map(|reply| reply.results),
@@ -160,6 +166,7 @@ async fn step(
         }
         6 => {
             let listed = engine
+                .contexts
                 .list_threads(&me, m::ListThreadsRequest::default())
                 .await
                 .unwrap();
@@ -190,10 +197,11 @@ async fn step(
                 text: Some(text),
                 ..Default::default()
             };
-            shown(engine.update_context(&me, request, write()).await)
+            shown(engine.contexts.update_context(&me, request, write()).await)
         }
         9 => shown(
             engine
+                .artifacts
                 .get_artifact(
                     &me,
                     m::GetArtifactRequest {
@@ -209,10 +217,16 @@ async fn step(
                 content: Some(format!("# {word}\n{text}")),
                 ..Default::default()
             };
-            shown(engine.update_artifact(&me, request, write()).await)
+            shown(
+                engine
+                    .artifacts
+                    .update_artifact(&me, request, write())
+                    .await,
+            )
         }
         11 => {
             let listed = engine
+                .artifacts
                 .list_artifacts(
                     &me,
                     m::ListArtifactsRequest {
@@ -231,6 +245,7 @@ async fn step(
         }
         12 => {
             let found = engine
+                .artifacts
                 .search_artifacts(
                     &me,
                     m::SearchArtifactsRequest {
@@ -250,6 +265,7 @@ async fn step(
         _ => {
             if random.below(4) == 0 {
                 let deleted = engine
+                    .artifacts
                     .delete_artifact(
                         &me,
                         m::DeleteArtifactRequest {
@@ -270,7 +286,7 @@ async fn step(
                     artifact_id,
                     ..Default::default()
                 };
-                shown(engine.list_artifact_versions(&me, request).await)
+                shown(engine.artifacts.list_artifact_versions(&me, request).await)
             }
         }
     }
@@ -365,6 +381,7 @@ async fn what_others_write_moves_no_score_and_no_rank() {
         };
         service
             .engine
+            .contexts
             .store_context(&me, request, WriteContext::default())
             .await
             .unwrap();
@@ -378,6 +395,7 @@ async fn what_others_write_moves_no_score_and_no_rank() {
         serde_json::to_string(
             &service
                 .engine
+                .retrieval
                 .fts_search_context(&me, request)
                 .await
                 .unwrap(),
@@ -398,6 +416,7 @@ async fn what_others_write_moves_no_score_and_no_rank() {
         };
         service
             .engine
+            .contexts
             .store_context_batch(&caller("them"), request, WriteContext::default())
             .await
             .unwrap();
@@ -418,6 +437,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
         };
         service
             .engine
+            .contexts
             .store_context(who, request, WriteContext::default())
             .await
             .unwrap();
@@ -427,22 +447,29 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
         };
         service
             .engine
+            .artifacts
             .create_artifact(who, request, WriteContext::default())
             .await
             .unwrap();
     }
     let erase = Admin::EraseOwner { owner: "me".into() };
     assert_eq!(
-        service.engine.administer(erase.clone()).await.unwrap(),
+        service
+            .engine
+            .access
+            .administer(erase.clone())
+            .await
+            .unwrap(),
         "Erased owner me: 1 contexts, 1 artifacts, 0 active keys.\n"
     );
     assert_eq!(
-        service.engine.administer(erase).await.unwrap(),
+        service.engine.access.administer(erase).await.unwrap(),
         "There is no owner me.\n"
     );
     assert_eq!(
         service
             .engine
+            .access
             .administer(Admin::Audit {
                 owner: "me".into(),
                 from: None
@@ -454,6 +481,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     assert_eq!(
         service
             .engine
+            .artifacts
             .list_artifacts(&me, m::ListArtifactsRequest::default())
             .await
             .unwrap()
@@ -463,6 +491,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     assert_eq!(
         service
             .engine
+            .artifacts
             .list_artifacts(&them, m::ListArtifactsRequest::default())
             .await
             .unwrap()
@@ -477,6 +506,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     };
     let again = service
         .engine
+        .contexts
         .store_context(&me, request, WriteContext::default())
         .await
         .unwrap();
@@ -488,6 +518,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     assert_eq!(
         service
             .engine
+            .retrieval
             .fts_search_context(&me, search("words"))
             .await
             .unwrap()
@@ -497,6 +528,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     assert_eq!(
         service
             .engine
+            .retrieval
             .fts_search_context(&me, search("other"))
             .await
             .unwrap()
@@ -506,6 +538,7 @@ async fn an_erased_owner_leaves_nothing_and_can_begin_again() {
     assert_eq!(
         service
             .engine
+            .retrieval
             .fts_search_context(&them, search("words"))
             .await
             .unwrap()

@@ -88,7 +88,7 @@ async fn services(at_most: u64, change: Value) -> Vec<(Service, i64, Option<Test
         });
         let url = format!("http://{}/v1/contexts/{changing}", service.address);
         reranker.change.set((url, change.clone())).unwrap();
-        service.engine.use_reranker(reranker);
+        service.engine.retrieval.use_reranker(reranker);
         started.push((service, changing, database));
     }
     started

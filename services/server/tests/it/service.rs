@@ -102,6 +102,7 @@ impl Service {
         };
         let printed = self
             .engine
+            .access
             .administer(Admin::CreateKey {
                 owner: owner.to_owned(),
                 key,

@@ -183,7 +183,7 @@ async fn walk(service: &Service) {
         owner: "default".to_owned(),
         key_id: revoked.id.clone(),
     };
-    service.engine.administer(command).await.unwrap();
+    service.engine.access.administer(command).await.unwrap();
     let expired = service.key_with("default", &["read"], soon()).await;
     while service
         .get("/v1/threads")

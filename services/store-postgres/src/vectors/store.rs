@@ -109,19 +109,22 @@ impl VectorStore for PostgresStore {
         Ok(outcome)
     }
 
-    async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
-        self.read(owner, Read::default(), Count(model.clone()))
-            .await
-    }
-
-    async fn embedded_entries_within(
+    async fn embedded_entries(
         &self,
         owner: &OwnerId,
         model: &EmbeddingModel,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
     ) -> Result<i64> {
-        self.read(owner, Read::default(), CountWithin(model.clone(), threads))
-            .await
+        match threads {
+            Some(threads) => {
+                let within = CountWithin(model.clone(), threads);
+                self.read(owner, Read::default(), within).await
+            }
+            None => {
+                self.read(owner, Read::default(), Count(model.clone()))
+                    .await
+            }
+        }
     }
 
     async fn unembedded(

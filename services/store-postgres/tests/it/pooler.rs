@@ -151,7 +151,7 @@ async fn works_through(pooler: &PgBouncer, statement_cache: bool) {
         ended.expect("a client ends well");
     }
     let statistics = store
-        .statistics(&OwnerId::default(), Read::default())
+        .statistics(&OwnerId::default(), None, Read::default())
         .await
         .expect("counted");
     assert_eq!(statistics.total_entries, CLIENTS * ROUNDS);

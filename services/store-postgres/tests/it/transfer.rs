@@ -152,11 +152,11 @@ async fn seen(store: &dyn Store, owner: &str) -> String {
         },
     );
     let threads = store
-        .list_threads(&owner, page, read())
+        .list_threads(&owner, None, page, read())
         .await
         .expect("threads are listed");
     let counts = store
-        .statistics(&owner, read())
+        .statistics(&owner, None, read())
         .await
         .expect("entries are counted");
     let selection = RowSelection {

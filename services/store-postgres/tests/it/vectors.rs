@@ -555,7 +555,7 @@ async fn without_pgvector_everything_else_works_until_it_comes() {
         .expect("stored");
     assert_eq!(
         store
-            .embedded_entries(&OwnerId::default(), &model())
+            .embedded_entries(&OwnerId::default(), &model(), None)
             .await
             .expect("counted"),
         1

@@ -23,25 +23,22 @@ impl VectorStore for SqliteStore {
             .await
     }
 
-    async fn embedded_entries(&self, owner: &OwnerId, model: &EmbeddingModel) -> Result<i64> {
-        let Some(set) = self.vectors.of(model) else {
-            return Ok(0);
-        };
-        let of_owner = move |_: &mut SqliteConnection, owner: Option<&Owner>| {
-            Ok(owner.map_or(0, |owner| set.entries(owner.owner)))
-        };
-        self.read(&self.points, owner, Read::default(), of_owner)
-            .await
-    }
-
-    async fn embedded_entries_within(
+    async fn embedded_entries(
         &self,
         owner: &OwnerId,
         model: &EmbeddingModel,
-        threads: ThreadSet,
+        threads: Option<ThreadSet>,
     ) -> Result<i64> {
         let Some(set) = self.vectors.of(model) else {
             return Ok(0);
+        };
+        let Some(threads) = threads else {
+            let of_owner = move |_: &mut SqliteConnection, owner: Option<&Owner>| {
+                Ok(owner.map_or(0, |owner| set.entries(owner.owner)))
+            };
+            return self
+                .read(&self.points, owner, Read::default(), of_owner)
+                .await;
         };
         self.read(
             &self.searches,

@@ -30,7 +30,7 @@ async fn writes_resume_when_there_is_room_again() {
     assert!(stored > 10);
 
     let before = store
-        .statistics(&owner, crate::arrange::read())
+        .statistics(&owner, None, crate::arrange::read())
         .await
         .unwrap();
     assert_eq!((before.total_entries, before.revision), (stored, stored));

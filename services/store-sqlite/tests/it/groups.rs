@@ -65,7 +65,7 @@ fn updating(store: &Arc<SqliteStore>, id: i64, text: &str) -> Answer {
 
 async fn counters(store: &SqliteStore) -> (i64, i64, i64) {
     let connections = store
-        .statistics(&OwnerId::default(), read())
+        .statistics(&OwnerId::default(), None, read())
         .await
         .unwrap()
         .connections;
@@ -151,7 +151,10 @@ async fn a_request_that_breaks_the_transaction_fails_alone() {
         crate::arrange::found(&*store, "english", "zero").await,
         ["zero updated"]
     );
-    let statistics = store.statistics(&OwnerId::default(), read()).await.unwrap();
+    let statistics = store
+        .statistics(&OwnerId::default(), None, read())
+        .await
+        .unwrap();
     assert_eq!((statistics.total_entries, statistics.revision), (4, 5));
     store.close().await;
 }

@@ -163,6 +163,7 @@ async fn version_1_keeps_ids_times_tags_metadata_and_images() {
     let threads = store
         .list_threads(
             &OwnerId::default(),
+            None,
             Page {
                 limit: 10,
                 offset: 0,

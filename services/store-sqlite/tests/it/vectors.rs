@@ -141,12 +141,24 @@ async fn a_restart_finds_exactly_what_was_found_before() {
         399,
         "600 entries, 200 of them deleted and one that waits"
     );
-    assert_eq!(store.embedded_entries(&owner, &model()).await.unwrap(), 399);
+    assert_eq!(
+        store
+            .embedded_entries(&owner, &model(), None)
+            .await
+            .unwrap(),
+        399
+    );
     store.close().await;
     drop(store);
 
     let store = open(&path);
-    assert_eq!(store.embedded_entries(&owner, &model()).await.unwrap(), 399);
+    assert_eq!(
+        store
+            .embedded_entries(&owner, &model(), None)
+            .await
+            .unwrap(),
+        399
+    );
     for (seed, before) in before.iter().enumerate() {
         assert_eq!(nearest(&store, seed as u64 * 7).await, *before);
     }

@@ -239,7 +239,7 @@ pub(super) fn texts(entries: &[StoredEntry]) -> Vec<&str> {
 
 pub(super) async fn threads(store: &dyn Store) -> ThreadsPage {
     store
-        .list_threads(&me(), page(1000, 0), now())
+        .list_threads(&me(), None, page(1000, 0), now())
         .await
         .expect("the threads are read")
 }
@@ -265,7 +265,7 @@ pub(super) async fn delete_ids(store: &dyn Store, ids: &[i64]) -> u64 {
 
 pub(super) async fn revision(store: &dyn Store) -> i64 {
     store
-        .list_threads(&me(), page(1, 0), now())
+        .list_threads(&me(), None, page(1, 0), now())
         .await
         .expect("the threads are read")
         .revision

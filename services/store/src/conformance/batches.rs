@@ -97,7 +97,10 @@ pub async fn an_atomic_batch_that_failed_leaves_no_trace(store: &dyn Store) {
         .store(store, 0)
         .await
         .id;
-    let before = store.statistics(&me(), now()).await.expect("statistics");
+    let before = store
+        .statistics(&me(), None, now())
+        .await
+        .expect("statistics");
     let threads_before = threads(store).await;
     let updates = vec![
         update(id).text("after").tags(&["b", "c"]).images(&[]).0,
@@ -107,7 +110,10 @@ pub async fn an_atomic_batch_that_failed_leaves_no_trace(store: &dyn Store) {
         .update_contexts(&me(), updates, true, options(1))
         .await
         .expect_err("the second item is bad");
-    let after = store.statistics(&me(), now()).await.expect("statistics");
+    let after = store
+        .statistics(&me(), None, now())
+        .await
+        .expect("statistics");
     assert_eq!(
         (after.unique_tags, after.total_images, after.by_content_type),
         (

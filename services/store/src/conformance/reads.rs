@@ -219,7 +219,10 @@ pub async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store)
         ..Read::default()
     };
     for result in [
-        store.list_threads(&me(), page(10, 0), read).await.map(drop),
+        store
+            .list_threads(&me(), None, page(10, 0), read)
+            .await
+            .map(drop),
         store
             .get_contexts(&me(), vec![1], EVERYTHING, read)
             .await
@@ -228,7 +231,7 @@ pub async fn a_revision_that_no_write_gave_is_refused_at_once(store: &dyn Store)
             .search_contexts(&me(), Filter::default(), page(10, 0), EVERYTHING, read)
             .await
             .map(drop),
-        store.statistics(&me(), read).await.map(drop),
+        store.statistics(&me(), None, read).await.map(drop),
     ] {
         let Err(StoreError::Rejected(error)) = result else {
             panic!("{result:?}")

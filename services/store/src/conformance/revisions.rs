@@ -74,7 +74,11 @@ pub async fn reads_show_the_revision_of_the_write(store: &dyn Store) {
             found.revision
         );
         assert_eq!(
-            store.statistics(&me(), now()).await.expect("read").revision,
+            store
+                .statistics(&me(), None, now())
+                .await
+                .expect("read")
+                .revision,
             written.revision
         );
     }

@@ -7,7 +7,7 @@ use crate::{OwnerId, Store, StoreStatistics};
 
 async fn statistics(store: &dyn Store) -> StoreStatistics {
     store
-        .statistics(&me(), now())
+        .statistics(&me(), None, now())
         .await
         .expect("the statistics are read")
 }

@@ -4,7 +4,7 @@ use super::arrange::*;
 use crate::{LateSummary, OwnerId, Store, SummaryStore, Unsummarized};
 
 fn summaries(store: &dyn Store) -> &dyn SummaryStore {
-    store.summaries().expect("it keeps summaries")
+    store.summaries()
 }
 
 /// All that wait for one, whatever the pages.

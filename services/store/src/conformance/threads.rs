@@ -60,7 +60,7 @@ pub async fn pages_neither_repeat_nor_skip(store: &dyn Store) {
     let mut seen = Vec::new();
     for offset in (0..60).step_by(7) {
         let page = store
-            .list_threads(&me(), page(7, offset), now())
+            .list_threads(&me(), None, page(7, offset), now())
             .await
             .expect("read");
         assert_eq!(page.total, 50);

@@ -76,8 +76,8 @@ async fn tokens_of(
     found
 }
 
-async fn ready(store: &dyn Store) -> Option<&dyn VectorStore> {
-    let vectors = store.vectors()?;
+async fn ready(store: &dyn Store) -> &dyn VectorStore {
+    let vectors = store.vectors();
     assert_eq!(
         vectors
             .use_model(&model())
@@ -85,7 +85,7 @@ async fn ready(store: &dyn Store) -> Option<&dyn VectorStore> {
             .expect("the model is taken"),
         ModelUse::Ready
     );
-    Some(vectors)
+    vectors
 }
 
 async fn put(store: &dyn Store, entry: Entry, owner: &OwnerId, embedding: Embedding) -> i64 {
@@ -135,9 +135,7 @@ async fn nearest(vectors: &dyn VectorStore, degrees: f32) -> Vec<i64> {
 
 /// Distances are L2, the least first.
 pub async fn the_nearest_come_first_with_their_distance(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let far = store_at(store, "far", &[90.0]).await;
     let near = store_at(store, "near", &[10.0]).await;
     let found = ranking(vectors, by_meaning(0.0, 10), Filter::default())
@@ -161,9 +159,7 @@ pub async fn the_nearest_come_first_with_their_distance(store: &dyn Store) {
 
 /// An entry of several chunks is found once, by the best of them.
 pub async fn an_entry_counts_by_its_nearest_chunk(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let several = store_at(store, "several", &[80.0, 5.0, 60.0]).await;
     let one = store_at(store, "one", &[20.0]).await;
     let found = ranking(vectors, by_meaning(0.0, 10), Filter::default())
@@ -183,9 +179,7 @@ pub async fn an_entry_counts_by_its_nearest_chunk(store: &dyn Store) {
 
 /// The order is total.
 pub async fn equal_distances_come_newest_first_and_depth_bounds_them(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let mut ids = Vec::new();
     for n in 0..30 {
         ids.push(store_at(store, &format!("text {n}"), &[45.0]).await);
@@ -196,9 +190,7 @@ pub async fn equal_distances_come_newest_first_and_depth_bounds_them(store: &dyn
 
 /// Vectors are always those of the text that is stored.
 pub async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let id = store_at(store, "first", &[0.0]).await;
     update(id)
         .tags(&["x"])
@@ -231,7 +223,7 @@ pub async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
     );
     assert_eq!(
         vectors
-            .embedded_entries(&me(), &model())
+            .embedded_entries(&me(), &model(), None)
             .await
             .expect("counts"),
         0
@@ -240,14 +232,12 @@ pub async fn an_update_of_the_text_replaces_the_vectors(store: &dyn Store) {
 
 /// Nothing is found that is gone.
 pub async fn deleted_entries_take_their_vectors_along(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let gone = store_at(store, "gone", &[0.0, 10.0]).await;
     let kept = store_at(store, "kept", &[20.0]).await;
     assert_eq!(
         vectors
-            .embedded_entries(&me(), &model())
+            .embedded_entries(&me(), &model(), None)
             .await
             .expect("counts"),
         2
@@ -265,7 +255,7 @@ pub async fn deleted_entries_take_their_vectors_along(store: &dyn Store) {
     assert_eq!(nearest(vectors, 0.0).await, [0; 0]);
     assert_eq!(
         vectors
-            .embedded_entries(&me(), &model())
+            .embedded_entries(&me(), &model(), None)
             .await
             .expect("counts"),
         0
@@ -274,9 +264,7 @@ pub async fn deleted_entries_take_their_vectors_along(store: &dyn Store) {
 
 /// Entries and vectors change together.
 pub async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let id = store_at(store, "there", &[0.0]).await;
     let updates = vec![
         update(id).text("changed").0,
@@ -299,7 +287,7 @@ pub async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
     );
     assert_eq!(
         vectors
-            .embedded_entries(&me(), &model())
+            .embedded_entries(&me(), &model(), None)
             .await
             .expect("counts"),
         1
@@ -308,9 +296,7 @@ pub async fn a_write_that_fails_leaves_no_vectors(store: &dyn Store) {
 
 /// A filter is applied before the nearest are chosen, not after.
 pub async fn vectors_of_a_filter_never_starve(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     for n in 0..60 {
         put(
             store,
@@ -370,9 +356,7 @@ pub async fn vectors_of_a_filter_never_starve(store: &dyn Store) {
 
 /// Owners are apart.
 pub async fn owners_do_not_find_each_others_vectors(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let other = OwnerId::new("other");
     put(store, entry("theirs"), &other, at_angles(&[0.0])).await;
     assert_eq!(nearest(vectors, 0.0).await, [0; 0]);
@@ -380,7 +364,7 @@ pub async fn owners_do_not_find_each_others_vectors(store: &dyn Store) {
     assert_eq!(nearest(vectors, 0.0).await, [mine]);
     assert_eq!(
         vectors
-            .embedded_entries(&other, &model())
+            .embedded_entries(&other, &model(), None)
             .await
             .expect("counts"),
         1
@@ -389,9 +373,7 @@ pub async fn owners_do_not_find_each_others_vectors(store: &dyn Store) {
 
 /// Vectors of two models never meet.
 pub async fn another_model_never_mixes(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let newer = EmbeddingModel {
         identity: "test@2".to_owned(),
         ..model()
@@ -460,9 +442,7 @@ pub async fn another_model_never_mixes(store: &dyn Store) {
 
 /// Entries stored without vectors get them later, unless they changed.
 pub async fn entries_wait_for_their_vectors_and_take_them_once(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let mut ids = Vec::new();
     for n in 0..5 {
         ids.push(put(store, entry(&format!("waits {n}")), &me(), Embedding::Later).await);
@@ -538,9 +518,7 @@ pub async fn entries_wait_for_their_vectors_and_take_them_once(store: &dyn Store
 
 /// Words and meaning are ranked on the same state of the database.
 pub async fn both_rankings_show_one_state(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let id = store_at(store, "fox and hound", &[0.0]).await;
     let wordless = store_at(store, "nothing of the kind", &[10.0]).await;
     let query = parse(Mode::Match, "fox", &Analyzer::new(Language::English))
@@ -574,9 +552,7 @@ pub async fn both_rankings_show_one_state(store: &dyn Store) {
 
 /// Entry and vectors are of one state, whatever goes on.
 pub async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let id = store_at(store, "first", &[30.0]).await;
     let updates = async {
         for n in 0..100 {
@@ -602,7 +578,7 @@ pub async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time(store: 
     futures::join!(updates, searches);
     assert_eq!(
         vectors
-            .embedded_entries(&me(), &model())
+            .embedded_entries(&me(), &model(), None)
             .await
             .expect("counts"),
         1
@@ -611,9 +587,7 @@ pub async fn an_entry_that_is_updated_all_the_time_is_found_all_the_time(store: 
 
 /// The last of several updates in one batch counts, and an item that is refused does nothing.
 pub async fn the_vectors_of_a_batch_are_those_of_its_last_texts(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let (one, other) = (
         store_at(store, "one", &[0.0]).await,
         store_at(store, "other", &[10.0]).await,
@@ -711,9 +685,7 @@ async fn with_model(
 
 /// Searches go on with the vectors in use until all of the other model's are there.
 pub async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let mut ids = Vec::new();
     for n in 0..4 {
         ids.push(store_at(store, &format!("text {n}"), &[10.0 * n as f32]).await);
@@ -775,7 +747,7 @@ pub async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dy
     );
     assert_eq!(
         vectors
-            .embedded_entries(&me(), &model())
+            .embedded_entries(&me(), &model(), None)
             .await
             .expect("counts"),
         4
@@ -807,7 +779,7 @@ pub async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dy
     );
     assert_eq!(
         vectors
-            .embedded_entries(&me(), &newer())
+            .embedded_entries(&me(), &newer(), None)
             .await
             .expect("counts"),
         4
@@ -828,9 +800,7 @@ pub async fn a_move_gathers_beside_what_is_in_use_and_changes_at_once(store: &dy
 
 /// What was gathered is kept, until another model is wanted.
 pub async fn a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     for n in 0..3 {
         store_at(store, &format!("text {n}"), &[0.0]).await;
     }
@@ -877,9 +847,7 @@ pub async fn a_move_that_was_interrupted_goes_on_and_a_third_model_begins_anew(s
 
 /// Entries that come while the last ones are embedded do not put the end off for ever.
 pub async fn a_move_may_leave_some_entries_waiting(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     for n in 0..3 {
         store_at(store, &format!("text {n}"), &[0.0]).await;
     }
@@ -896,9 +864,7 @@ pub async fn a_move_may_leave_some_entries_waiting(store: &dyn Store) {
 
 /// What is kept of tokens is read back byte for byte, and goes with the text it was made of.
 pub async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let large: Vec<u8> = (0..100_000u32).map(|n| (n * 7 % 251) as u8).collect();
     let first = with_tokens(
         at_angles(&[0.0, 10.0, 20.0]),
@@ -986,9 +952,7 @@ pub async fn tokens_come_and_go_with_their_chunks(store: &dyn Store) {
 
 /// Nobody reads what is another owner's or another model's.
 pub async fn tokens_belong_to_an_owner_and_a_model(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let other = OwnerId::new("other");
     let mine = put(
         store,
@@ -1032,9 +996,7 @@ pub async fn tokens_belong_to_an_owner_and_a_model(store: &dyn Store) {
 
 /// Tokens come with the vectors that an entry waited for, and with those of another model.
 pub async fn late_vectors_and_those_of_a_move_bring_their_tokens(store: &dyn Store) {
-    let Some(vectors) = ready(store).await else {
-        return;
-    };
+    let vectors = ready(store).await;
     let waits = put(store, entry("waits"), &me(), Embedding::Later).await;
     let late = |model: EmbeddingModel, tokens: &[u8]| LateEmbedding {
         id: waits,

@@ -56,12 +56,8 @@ pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
         identity: "test@1".to_owned(),
         dimensions: 8,
     };
-    let embeds = match store.vectors() {
-        Some(vectors) => {
-            vectors.use_model(&model).await.expect("the model is taken") == ModelUse::Ready
-        }
-        None => false,
-    };
+    let used = store.vectors().use_model(&model).await;
+    let embeds = used.expect("the model is taken") == ModelUse::Ready;
     for (place, name) in OWNERS.into_iter().enumerate() {
         let owner = OwnerId::new(name);
         // Most are the first owner's.
@@ -83,11 +79,11 @@ pub async fn fill(store: &dyn Store, seed: u64, entries: usize) {
             .await;
         content.keys(&mut random).await;
     }
-    if let Some(keys) = store.keys() {
-        keys.create_owner(&OwnerId::new("üser without anything"), Timestamp(START))
-            .await
-            .expect("the owner is made");
-    }
+    store
+        .keys()
+        .create_owner(&OwnerId::new("üser without anything"), Timestamp(START))
+        .await
+        .expect("the owner is made");
 }
 
 struct Content<'s> {
@@ -265,9 +261,7 @@ impl Content<'_> {
     }
 
     async fn artifacts(&mut self, random: &mut Random, count: usize) {
-        let Some(artifacts) = self.store.artifacts() else {
-            return;
-        };
+        let artifacts = self.store.artifacts();
         for place in 0..count {
             let high = random.next();
             let id =
@@ -322,9 +316,7 @@ impl Content<'_> {
     }
 
     async fn keys(&mut self, random: &mut Random) {
-        let Some(keys) = self.store.keys() else {
-            return;
-        };
+        let keys = self.store.keys();
         for place in 0..3_u8 {
             let key = StoredKey {
                 id: format!("{}-{place}", self.owner.as_str()),

@@ -1,0 +1,267 @@
+//! Authenticates callers by their keys and tokens, and remembers keys that were verified.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use context_model::{Reason, Result, Timestamp};
+use context_store::{Store, StoredKey};
+use sha2::{Digest as _, Sha256};
+
+use super::Access;
+use super::caller::{Caller, unauthenticated};
+use super::key_secret::KeySecret;
+use super::rate::{Bucket, Rate};
+use super::refusals::Refusals;
+use super::stored_key::caller_of;
+use super::tokens::Tokens;
+use super::verifier::Verifier;
+use crate::clock::Clock;
+use crate::error::store_error;
+use crate::lock::locked;
+
+/// For how long a key counts as it was read last: switching it off takes effect within this time, wherever it was done.
+const FRESH: Duration = Duration::from_millis(500);
+/// How often the time of the last use is written.
+const TOUCH_EVERY: Duration = Duration::from_secs(60);
+/// Verified keys that are remembered.
+const MAX_KNOWN: usize = 10_000;
+
+/// Authenticates callers by their keys and tokens.
+pub struct Authenticator {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    rate: Option<Rate>,
+    tokens: Option<Tokens>,
+    /// Holders of tokens, by the SHA-256 of their names.
+    holders: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
+    /// Keys that were verified, by their fingerprints. Others are never remembered.
+    known: Mutex<HashMap<[u8; 32], Arc<Slot>>>,
+    verifier: Verifier,
+    refusals: Arc<Refusals>,
+}
+
+/// What is known about one key. Its slow lock makes all requests with the same key wait for one read of its row.
+#[derive(Default)]
+struct Slot {
+    fast: Mutex<Option<Known>>,
+    slow: tokio::sync::Mutex<()>,
+    bucket: Mutex<Bucket>,
+}
+
+#[derive(Clone)]
+struct Known {
+    caller: Arc<Caller>,
+    hash: String,
+    expires_at: Option<Timestamp>,
+    read_at: Instant,
+    touched_at: Option<Instant>,
+}
+
+/// A caller with a key.
+#[derive(Clone)]
+pub struct Authenticated {
+    /// Who it is.
+    pub caller: Arc<Caller>,
+    slot: Arc<Slot>,
+}
+
+impl Access {
+    /// Authenticates callers of this store by their keys. `rate` limits each key.
+    #[must_use]
+    pub fn authenticator(&self, rate: Option<Rate>) -> Authenticator {
+        Authenticator {
+            verifier: Verifier::new(self.store.clone(), self.clock.clone()),
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            rate,
+            tokens: None,
+            holders: Mutex::default(),
+            known: Mutex::default(),
+            refusals: self.refusals.clone(),
+        }
+    }
+}
+
+impl Authenticator {
+    /// Accepts tokens too.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Tokens) -> Self {
+        Self {
+            tokens: Some(tokens),
+            ..self
+        }
+    }
+
+    /// How often bcrypt ran.
+    #[must_use]
+    pub fn verifications(&self) -> u64 {
+        self.verifier.verifications()
+    }
+
+    /// The caller behind the value of an `Authorization` header: `Bearer` and a key or token, or the key alone.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED` for what is neither; `OVERLOADED`; `ISSUER_UNAVAILABLE`; the store's errors.
+    pub async fn authenticate(&self, header: &str) -> Result<Authenticated> {
+        let credentials = bearer(header);
+        // No key has a dot, and every token two.
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| credentials.contains('.')) {
+            let caller = Arc::new(tokens.caller(credentials, self.clock.now()).await?);
+            let slot = self.holder(&caller);
+            return Ok(Authenticated { caller, slot });
+        }
+        let secret = KeySecret::parse(credentials).ok_or_else(unauthenticated)?;
+        let fingerprint = secret.fingerprint();
+        let remembered = locked(&self.known).get(&fingerprint).cloned();
+        let slot = match remembered {
+            Some(slot) => slot,
+            None => {
+                let key = self
+                    .verifier
+                    .verify(&secret)
+                    .await?
+                    .ok_or_else(unauthenticated)?;
+                self.remember(fingerprint, &key)
+            }
+        };
+        let mut known = locked(&slot.fast).clone();
+        if known
+            .as_ref()
+            .is_none_or(|known| known.read_at.elapsed() >= FRESH)
+        {
+            known = self.refresh(&slot).await?;
+        }
+        let Some(known) = known.filter(|known| {
+            known
+                .expires_at
+                .is_none_or(|expiry| self.clock.now() < expiry)
+        }) else {
+            locked(&self.known).remove(&fingerprint);
+            return Err(unauthenticated());
+        };
+        if known
+            .touched_at
+            .is_none_or(|at| at.elapsed() >= TOUCH_EVERY)
+        {
+            self.touch(&slot, &known);
+        }
+        Ok(Authenticated {
+            caller: known.caller,
+            slot,
+        })
+    }
+
+    /// Counts one request of this caller.
+    ///
+    /// # Errors
+    /// `RATE_LIMITED` when its key has none left.
+    pub fn count(&self, who: &Authenticated) -> Result<()> {
+        match &self.rate {
+            Some(rate) => locked(&who.slot.bucket).take(rate, Instant::now()),
+            None => Ok(()),
+        }
+    }
+
+    /// The slot of a holder of tokens: the same for all tokens of one subject.
+    fn holder(&self, caller: &Caller) -> Arc<Slot> {
+        let name = Sha256::digest(caller.key_id.as_deref().unwrap_or_default().as_bytes()).into();
+        let mut holders = locked(&self.holders);
+        if holders.len() >= MAX_KNOWN && !holders.contains_key(&name) {
+            // Nothing but what they have left of their rate is forgotten.
+            holders.clear();
+        }
+        holders.entry(name).or_default().clone()
+    }
+
+    /// Remembers a key that was just verified.
+    fn remember(&self, fingerprint: [u8; 32], key: &StoredKey) -> Arc<Slot> {
+        let mut remembered = locked(&self.known);
+        if remembered.len() >= MAX_KNOWN && !remembered.contains_key(&fingerprint) {
+            // Those in use come back by one more verification, which is cheap.
+            remembered.clear();
+        }
+        let slot = remembered.entry(fingerprint).or_default().clone();
+        drop(remembered);
+        locked(&slot.fast).get_or_insert_with(|| Known::of(key, None));
+        slot
+    }
+
+    /// Reads the row of a remembered key again; `None` when it is not valid any more.
+    async fn refresh(&self, slot: &Slot) -> Result<Option<Known>> {
+        let _one = slot.slow.lock().await;
+        let Some(before) = locked(&slot.fast).clone() else {
+            return Ok(None);
+        };
+        if before.read_at.elapsed() < FRESH {
+            // Another request did it while this one waited.
+            return Ok(Some(before));
+        }
+        let key_id = before.caller.key_id.as_deref().unwrap_or_default();
+        let stored = self
+            .store
+            .keys()
+            .key(&before.caller.owner, key_id)
+            .await
+            .map_err(store_error)?;
+        let stored = stored.filter(|key| key.hash == before.hash && key.deactivated_at.is_none());
+        let known = stored.map(|key| Known::of(&key, before.touched_at));
+        locked(&slot.fast).clone_from(&known);
+        Ok(known)
+    }
+
+    /// Writes the time of use beside the request.
+    fn touch(&self, slot: &Slot, known: &Known) {
+        if let Some(known) = locked(&slot.fast).as_mut() {
+            known.touched_at = Some(Instant::now());
+        }
+        let (store, caller, now) = (self.store.clone(), known.caller.clone(), self.clock.now());
+        tokio::spawn(async move {
+            let Some(key_id) = caller.key_id.as_deref() else {
+                return;
+            };
+            if let Err(error) = store.keys().touch_key(&caller.owner, key_id, now).await {
+                tracing::warn!(%error, "The time of a key's last use was not written");
+            }
+        });
+    }
+
+    /// Writes down that a caller was refused, together with what was refused shortly before and after.
+    pub fn denied(&self, who: &Authenticated, operation: &str, reason: Reason) {
+        self.refusals.known(&who.caller, operation, reason);
+    }
+
+    /// Writes down in the service's log that a request had no valid credentials, together with others.
+    pub fn refused_unknown(&self) {
+        self.refusals.unknown();
+    }
+}
+
+impl Known {
+    fn of(key: &StoredKey, touched_at: Option<Instant>) -> Self {
+        Self {
+            hash: key.hash.clone(),
+            expires_at: key.expires_at,
+            caller: Arc::new(caller_of(key)),
+            read_at: Instant::now(),
+            touched_at,
+        }
+    }
+}
+
+impl std::fmt::Debug for Authenticator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authenticator")
+            .field("verifications", &self.verifications())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The token of `Bearer <token>` (RFC 6750; the scheme in any case), or the text itself.
+fn bearer(header: &str) -> &str {
+    let header = header.trim();
+    match header.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
+        _ => header,
+    }
+}

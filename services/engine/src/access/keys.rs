@@ -1,0 +1,407 @@
+//! Making, listing, changing and switching off API keys.
+
+use std::sync::Arc;
+
+use context_model::{
+    ApiKey, ApiKeyRequest, CreateApiKeyReply, CreateApiKeyRequest, Error, ListApiKeysReply,
+    Operation, Reason, Result, Scope, ThreadSet, Timestamp, UpdateApiKeyRequest, Violations,
+};
+use context_store::{KeyChange, KeyEvent, OwnerId, StoredKey};
+use tokio::sync::Semaphore;
+
+use super::Access;
+use super::caller::{Caller, Reach};
+use super::key_secret::KeySecret;
+use super::stored_key::{Narrowing, shown};
+use crate::error::store_error;
+
+/// Rounds of bcrypt, as a power of two. A key has 192 random bits, so that no number of rounds makes it safer; these keep
+/// to what the documents promise.
+const BCRYPT_COST: u32 = 10;
+/// New keys that are hashed at a time.
+static HASHING: Semaphore = Semaphore::const_new(2);
+const MAX_NAME_CHARS: usize = 100;
+/// Keys of one owner that are not switched off.
+const MAX_KEYS: usize = 500;
+
+/// A key to make, checked.
+#[derive(Debug, Clone)]
+pub(super) struct NewKey {
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub expires_at: Option<Timestamp>,
+    pub reach: Reach,
+}
+
+impl Access {
+    /// Makes a key of the caller's owner. It can do no more than the caller's own key.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
+    /// store's errors.
+    pub async fn create_api_key(
+        &self,
+        caller: &Caller,
+        request: CreateApiKeyRequest,
+    ) -> Result<CreateApiKeyReply> {
+        caller.require(Operation::CreateApiKey)?;
+        let new = self.new_key(request)?;
+        no_more_than(caller, &new.scopes)?;
+        let active = self
+            .store
+            .keys()
+            .list_keys(&caller.owner)
+            .await
+            .map_err(store_error)?;
+        if active
+            .iter()
+            .filter(|key| key.deactivated_at.is_none())
+            .count()
+            >= MAX_KEYS
+        {
+            return Err(Error::invalid(
+                "name",
+                format!(
+                    "there are {MAX_KEYS} active keys already; switch one off first (`name` is not at fault)"
+                ),
+            ));
+        }
+        let reply = self
+            .make_key(&caller.owner, new, caller.key_id.as_deref())
+            .await?;
+        Ok(CreateApiKeyReply {
+            notice: self.unenforced(),
+            ..reply
+        })
+    }
+
+    /// What is said of a new key while none is asked for.
+    pub(super) fn unenforced(&self) -> Option<String> {
+        let sentence = "AUTH is off, so that no request needs this key yet; start the service with AUTH=keys to enforce it";
+        (!self.is_enforced).then(|| sentence.to_owned())
+    }
+
+    /// The keys of the caller's owner, newest first.
+    ///
+    /// # Errors
+    /// `SCOPE_MISSING` without `manage`; the store's errors.
+    pub async fn list_api_keys(&self, caller: &Caller) -> Result<ListApiKeysReply> {
+        caller.require(Operation::ListApiKeys)?;
+        let keys = self
+            .store
+            .keys()
+            .list_keys(&caller.owner)
+            .await
+            .map_err(store_error)?;
+        Ok(ListApiKeysReply {
+            result: keys.into_iter().map(shown).collect(),
+        })
+    }
+
+    /// One key.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    pub async fn get_api_key(&self, caller: &Caller, request: ApiKeyRequest) -> Result<ApiKey> {
+        caller.require(Operation::GetApiKey)?;
+        let key_id = check_id(request)?;
+        let found = self
+            .store
+            .keys()
+            .key(&caller.owner, &key_id)
+            .await
+            .map_err(store_error)?;
+        found.map(shown).ok_or_else(|| not_found(&key_id))
+    }
+
+    /// Changes a key's name, scopes or expiry.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`, or for a scope the caller has not; the
+    /// store's errors.
+    pub async fn update_api_key(
+        &self,
+        caller: &Caller,
+        request: UpdateApiKeyRequest,
+    ) -> Result<ApiKey> {
+        caller.require(Operation::UpdateApiKey)?;
+        let UpdateApiKeyRequest {
+            key_id,
+            name,
+            scopes,
+            expires_at,
+        } = request;
+        let key_id = check_id(ApiKeyRequest { key_id })?;
+        let mut violations = Violations::default();
+        if name.is_none() && scopes.is_none() && expires_at.is_none() {
+            violations.push(
+                "name",
+                "at least one of `name`, `scopes` and `expires_at` is required",
+            );
+        }
+        let name = name.map(|name| check_name(&name, &mut violations));
+        let scopes = scopes.map(|scopes| check_scopes(&scopes, &mut violations));
+        let expires_at = expires_at.map(|expiry| match expiry.trim() {
+            "" => None,
+            expiry => self.check_expiry(expiry, &mut violations),
+        });
+        violations.finish(())?;
+        if let Some(scopes) = &scopes {
+            no_more_than(caller, scopes)?;
+        }
+        let scopes = scopes.map(|scopes| names(&scopes));
+        let change = KeyChange {
+            name,
+            scopes,
+            expires_at,
+            ..KeyChange::default()
+        };
+        let event = self.event(
+            Operation::UpdateApiKey.as_str(),
+            &key_id,
+            caller.key_id.as_deref(),
+        );
+        self.change_key(&caller.owner, change, event).await
+    }
+
+    /// Switches a key off, for good. It stops working everywhere within a second.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; `SCOPE_MISSING` without `manage`; the store's errors.
+    pub async fn deactivate_api_key(
+        &self,
+        caller: &Caller,
+        request: ApiKeyRequest,
+    ) -> Result<ApiKey> {
+        caller.require(Operation::DeactivateApiKey)?;
+        let key_id = check_id(request)?;
+        self.switch_off(&caller.owner, &key_id, caller.key_id.as_deref())
+            .await
+    }
+
+    /// Switches a key off; `actor` are the credentials of who does it.
+    pub(super) async fn switch_off(
+        &self,
+        owner: &OwnerId,
+        key_id: &str,
+        actor: Option<&str>,
+    ) -> Result<ApiKey> {
+        let event = self.event(Operation::DeactivateApiKey.as_str(), key_id, actor);
+        self.change_key(
+            owner,
+            KeyChange {
+                deactivated_at: Some(event.at),
+                ..KeyChange::default()
+            },
+            event,
+        )
+        .await
+    }
+
+    async fn change_key(
+        &self,
+        owner: &OwnerId,
+        change: KeyChange,
+        event: KeyEvent,
+    ) -> Result<ApiKey> {
+        let key_id = event.key_id.clone();
+        let changed = self
+            .store
+            .keys()
+            .update_key(owner, &key_id, change, event)
+            .await
+            .map_err(store_error)?;
+        changed.map(shown).ok_or_else(|| not_found(&key_id))
+    }
+
+    /// What is written down of something that is done to a key now.
+    pub(super) fn event(&self, operation: &str, key_id: &str, actor: Option<&str>) -> KeyEvent {
+        KeyEvent {
+            id: uuid::Uuid::now_v7().to_string(),
+            at: self.clock.now(),
+            actor: actor.map(str::to_owned),
+            operation: operation.to_owned(),
+            key_id: key_id.to_owned(),
+        }
+    }
+
+    /// Makes a key and stores it; `actor` are the credentials of who does it.
+    pub(super) async fn make_key(
+        &self,
+        owner: &OwnerId,
+        new: NewKey,
+        actor: Option<&str>,
+    ) -> Result<CreateApiKeyReply> {
+        let (secret, key) = self.generate_key(owner, new).await?;
+        let event = self.event(Operation::CreateApiKey.as_str(), &key.id, actor);
+        self.store
+            .keys()
+            .insert_key(key.clone(), event)
+            .await
+            .map_err(store_error)?;
+        Ok(CreateApiKeyReply {
+            key: secret.reveal().to_owned(),
+            api_key: shown(key),
+            notice: None,
+        })
+    }
+
+    /// A key that is not stored yet.
+    pub(super) async fn generate_key(
+        &self,
+        owner: &OwnerId,
+        new: NewKey,
+    ) -> Result<(KeySecret, StoredKey)> {
+        let NewKey {
+            name,
+            scopes,
+            expires_at,
+            reach,
+        } = new;
+        let secret = KeySecret::generate().map_err(Error::internal)?;
+        let text = secret.reveal().to_owned();
+        let turn = HASHING.acquire().await.map_err(Error::internal)?;
+        let hashing = tokio::task::spawn_blocking(move || {
+            // The hash is made even when the caller has hung up, and keeps its turn until then.
+            let _turn = turn;
+            bcrypt::hash(text, BCRYPT_COST)
+        });
+        let hashed = hashing.await.map_err(Error::internal)?;
+        let narrowing = Narrowing::of(&reach);
+        let key = StoredKey {
+            id: uuid::Uuid::now_v7().to_string(),
+            owner: owner.clone(),
+            name,
+            lookup: secret.lookup(),
+            hash: hashed.map_err(Error::internal)?,
+            digest: Some(secret.digest()),
+            scopes: names(&scopes),
+            narrowing: serde_json::to_string(&narrowing).map_err(Error::internal)?,
+            created_at: self.clock.now(),
+            expires_at,
+            last_used_at: None,
+            deactivated_at: None,
+        };
+        Ok((secret, key))
+    }
+
+    pub(super) fn new_key(&self, request: CreateApiKeyRequest) -> Result<NewKey> {
+        let CreateApiKeyRequest {
+            name,
+            scopes,
+            expires_at,
+            only,
+            threads,
+        } = request;
+        let mut violations = Violations::default();
+        let name = check_name(&name, &mut violations);
+        let scopes = scopes.map(|scopes| check_scopes(&scopes, &mut violations));
+        let expires_at = expires_at.and_then(|expiry| self.check_expiry(&expiry, &mut violations));
+        let reach = only.map(|only| {
+            Reach::parse(&only).unwrap_or_else(|| {
+                violations.push("only", "`only` must be `contexts` or `artifacts`");
+                Reach::All
+            })
+        });
+        let reach = match (reach, threads) {
+            (reach, None) => reach.unwrap_or_default(),
+            (Some(Reach::Artifacts), Some(_)) => {
+                violations.push("threads", "`threads` narrows a key to contexts, and `only` to artifacts; give one of them");
+                Reach::Artifacts
+            }
+            (_, Some(threads)) => ThreadSet::parse(&threads, "threads", &mut violations)
+                .map_or(Reach::All, |threads| Reach::Threads(Arc::new(threads))),
+        };
+        let scopes = scopes.unwrap_or_else(|| vec![Scope::Read, Scope::Write, Scope::Delete]);
+        violations.finish(NewKey {
+            name,
+            scopes,
+            expires_at,
+            reach,
+        })
+    }
+
+    fn check_expiry(&self, expiry: &str, violations: &mut Violations) -> Option<Timestamp> {
+        match Timestamp::parse(expiry, true) {
+            Ok(expiry) if expiry > self.clock.now() => Some(expiry),
+            Ok(expiry) => {
+                violations.push(
+                    "expires_at",
+                    format!("`expires_at` is {expiry}, which is past"),
+                );
+                None
+            }
+            Err(rule) => {
+                violations.push("expires_at", format!("`expires_at` {rule}"));
+                None
+            }
+        }
+    }
+}
+
+/// A key's id as the store may be asked for it.
+///
+/// # Errors
+/// `INVALID_ARGUMENT`: PostgreSQL takes no text with U+0000, and no id has a control character.
+pub(super) fn check_id(request: ApiKeyRequest) -> Result<String> {
+    let ApiKeyRequest { key_id } = request;
+    if key_id.chars().any(char::is_control) {
+        return Err(Error::invalid(
+            "key_id",
+            "`key_id` has a control character, which no id of a key has",
+        ));
+    }
+    Ok(key_id)
+}
+
+fn not_found(key_id: &str) -> Error {
+    let shown: String = key_id.chars().take(64).collect();
+    Error::new(Reason::ApiKeyNotFound, format!("API key {shown} not found"))
+}
+
+fn no_more_than(caller: &Caller, scopes: &[Scope]) -> Result<()> {
+    match scopes.iter().find(|scope| !caller.scopes.contains(scope)) {
+        None => Ok(()),
+        Some(scope) => {
+            let sentence = format!(
+                "a key cannot give the scope `{}`, which the caller's own credentials do not carry",
+                scope.as_str()
+            );
+            Err(Error::new(Reason::ScopeMissing, sentence))
+        }
+    }
+}
+
+fn names(scopes: &[Scope]) -> Vec<String> {
+    scopes
+        .iter()
+        .map(|scope| scope.as_str().to_owned())
+        .collect()
+}
+
+fn check_name(name: &str, violations: &mut Violations) -> String {
+    let name = name.trim();
+    if name.is_empty()
+        || name.chars().nth(MAX_NAME_CHARS).is_some()
+        || name.chars().any(char::is_control)
+    {
+        violations.push("name", format!("`name` must have 1 to {MAX_NAME_CHARS} characters, none of them a control character"));
+    }
+    name.to_owned()
+}
+
+fn check_scopes(given: &[String], violations: &mut Violations) -> Vec<Scope> {
+    let mut scopes: Vec<Scope> = given
+        .iter()
+        .filter_map(|scope| Scope::parse(scope))
+        .collect();
+    if scopes.len() < given.len() || scopes.is_empty() {
+        violations.push(
+            "scopes",
+            "`scopes` must be one or more of `read`, `write`, `delete` and `manage`",
+        );
+    }
+    scopes.sort_unstable();
+    scopes.dedup();
+    scopes
+}

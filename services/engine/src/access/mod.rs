@@ -1,0 +1,57 @@
+//! Who calls, what they may do, and how much they may have.
+
+mod authenticator;
+mod caller;
+mod key_secret;
+mod keys;
+mod operator;
+mod quota;
+mod rate;
+mod refusals;
+mod request_hash;
+mod stored_key;
+mod tokens;
+mod verifier;
+mod write;
+
+pub use authenticator::{Authenticated, Authenticator};
+pub use caller::{AUTHENTICATION_REQUIRED, Caller, Reach};
+pub use operator::{AUDIT_LINES, Admin, ValidKey};
+pub use quota::Quotas;
+pub(crate) use quota::{Admitted, stored_bytes};
+pub use rate::Rate;
+pub use tokens::{TokenRules, Tokens, issuer_prefix};
+pub use write::WriteContext;
+pub(crate) use write::Writes;
+
+use std::sync::Arc;
+
+use context_store::Store;
+
+use crate::clock::Clock;
+use refusals::Refusals;
+
+/// API keys, what authenticates callers by them, and the commands of the operator.
+pub struct Access {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    refusals: Arc<Refusals>,
+    /// Whether callers need a key or token.
+    is_enforced: bool,
+}
+
+impl Access {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, is_enforced: bool) -> Self {
+        Self {
+            refusals: Arc::new(Refusals::new(store.clone(), clock.clone())),
+            store,
+            clock,
+            is_enforced,
+        }
+    }
+
+    /// Writes down the refusals that were counted, for the end of the service.
+    pub(crate) async fn flush(&self) {
+        self.refusals.flush().await;
+    }
+}

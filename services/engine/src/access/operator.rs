@@ -1,0 +1,334 @@
+//! What the operator of the service does to keys and owners, from the command line.
+
+use context_model::{
+    ApiKey, ApiKeyRequest, CreateApiKeyRequest, Error, Operation, Reason, Result, Scope, Timestamp,
+};
+use context_store::{AuditLine, OwnerId, OwnerSummary};
+use serde::{Deserialize, Serialize};
+
+use super::Access;
+use super::caller::Reach;
+use super::keys::{NewKey, check_id};
+use super::stored_key::{caller_of, shown};
+use crate::error::store_error;
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Admin {
+    /// Make a key.
+    CreateKey {
+        /// Whose.
+        owner: String,
+        /// What it is.
+        key: CreateApiKeyRequest,
+    },
+    /// List an owner's keys.
+    ListKeys {
+        /// Whose.
+        owner: String,
+    },
+    /// Switch a key off.
+    RevokeKey {
+        /// Whose.
+        owner: String,
+        /// Which.
+        key_id: String,
+    },
+    /// Make a new key in a key's place, and switch the old one off.
+    RotateKey {
+        /// Whose.
+        owner: String,
+        /// Which.
+        key_id: String,
+    },
+    /// Make an owner.
+    CreateOwner {
+        /// Who.
+        owner: String,
+    },
+    /// List the owners.
+    ListOwners,
+    /// Remove an owner with everything that belongs to it.
+    EraseOwner {
+        /// Who.
+        owner: String,
+    },
+    /// Print an owner's audit log as JSON lines.
+    Audit {
+        /// Whose.
+        owner: String,
+        /// From when on, as an ISO 8601 date or time.
+        from: Option<String>,
+    },
+}
+
+/// A key that works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValidKey {
+    /// Whose.
+    pub owner: String,
+    /// What is known about it.
+    pub key: ApiKey,
+}
+
+/// What the audit log calls replacing a key; only the operator does it.
+const ROTATE_API_KEY: &str = "rotate_api_key";
+
+/// Lines of the audit log that are printed at a time.
+pub const AUDIT_LINES: u32 = 100_000;
+
+impl Access {
+    /// Runs a command and gives what is printed. The caller must have established that the request
+    /// is the operator's.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `API_KEY_NOT_FOUND`; the store's errors.
+    pub async fn administer(&self, command: Admin) -> Result<String> {
+        match command {
+            Admin::CreateKey { owner, key } => {
+                let (owner, new) = (owner_id(&owner)?, self.new_key(key)?);
+                let made = self.make_key(&owner, new, None).await?;
+                Ok(self.with_notice(format!(
+                    "{}\nThis is the only time the key is shown. Its id is {}.\n",
+                    made.key, made.api_key.id
+                )))
+            }
+            Admin::ListKeys { owner } => {
+                let keys = self
+                    .store
+                    .keys()
+                    .list_keys(&owner_id(&owner)?)
+                    .await
+                    .map_err(store_error)?;
+                Ok(keys.into_iter().map(|key| json_line(&shown(key))).collect())
+            }
+            Admin::RevokeKey { owner, key_id } => {
+                let key_id = check_id(ApiKeyRequest { key_id })?;
+                let key = self.switch_off(&owner_id(&owner)?, &key_id, None).await?;
+                Ok(self.with_notice(format!("Key {} ({}) is switched off.\n", key.id, key.name)))
+            }
+            Admin::RotateKey { owner, key_id } => {
+                let key_id = check_id(ApiKeyRequest { key_id })?;
+                Ok(self.with_notice(self.rotate(&owner_id(&owner)?, &key_id).await?))
+            }
+            Admin::CreateOwner { owner } => {
+                let owner = owner_id(&owner)?;
+                self.store
+                    .keys()
+                    .create_owner(&owner, self.clock.now())
+                    .await
+                    .map_err(store_error)?;
+                Ok(format!("Owner {} exists.\n", owner.as_str()))
+            }
+            Admin::ListOwners => {
+                let owners = self.store.keys().list_owners().await.map_err(store_error)?;
+                let line = |OwnerSummary {
+                                owner,
+                                contexts,
+                                artifacts,
+                                keys,
+                            }| {
+                    json_line(
+                        &serde_json::json!({"owner": owner.as_str(), "contexts": contexts, "artifacts": artifacts, "active_keys": keys}),
+                    )
+                };
+                Ok(owners.into_iter().map(line).collect())
+            }
+            Admin::EraseOwner { owner } => {
+                let owner = owner_id(&owner)?;
+                let erased = self
+                    .store
+                    .keys()
+                    .erase_owner(&owner, self.clock.now())
+                    .await
+                    .map_err(store_error)?;
+                Ok(match erased {
+                    Some(OwnerSummary {
+                        owner,
+                        contexts,
+                        artifacts,
+                        keys,
+                    }) => {
+                        format!(
+                            "Erased owner {}: {contexts} contexts, {artifacts} artifacts, {keys} active keys.\n",
+                            owner.as_str()
+                        )
+                    }
+                    None => format!("There is no owner {}.\n", owner.as_str()),
+                })
+            }
+            Admin::Audit { owner, from } => {
+                let from = from.map(|from| Timestamp::parse(&from, false)).transpose();
+                let from = from
+                    .map_err(|rule| Error::invalid("from", format!("`from` {rule}")))?
+                    .unwrap_or(Timestamp(i64::MIN));
+                let lines = self
+                    .store
+                    .keys()
+                    .audit_log(&owner_id(&owner)?, from, AUDIT_LINES)
+                    .await
+                    .map_err(store_error)?;
+                Ok(lines.iter().map(audit_line).collect())
+            }
+        }
+    }
+
+    async fn rotate(&self, owner: &OwnerId, key_id: &str) -> Result<String> {
+        let gone = || {
+            Error::new(
+                Reason::ApiKeyNotFound,
+                "there is no such key that is not switched off already",
+            )
+        };
+        let found = self
+            .store
+            .keys()
+            .key(owner, key_id)
+            .await
+            .map_err(store_error)?;
+        let old = found
+            .filter(|key| key.deactivated_at.is_none())
+            .ok_or_else(gone)?;
+        let caller = caller_of(&old);
+        let new = NewKey {
+            name: old.name,
+            scopes: caller.scopes,
+            expires_at: old.expires_at,
+            reach: caller.reach,
+        };
+        let (secret, key) = self.generate_key(owner, new).await?;
+        let new_id = key.id.clone();
+        let events = vec![
+            self.event(ROTATE_API_KEY, key_id, None),
+            self.event(Operation::CreateApiKey.as_str(), &new_id, None),
+        ];
+        if !self
+            .store
+            .keys()
+            .replace_key(key_id, key, events)
+            .await
+            .map_err(store_error)?
+        {
+            return Err(gone());
+        }
+        let secret = secret.reveal();
+        Ok(format!(
+            "{secret}\nThis is the only time the key is shown. Its id is {new_id}. The old key is switched off.\n"
+        ))
+    }
+
+    fn with_notice(&self, text: String) -> String {
+        match self.is_enforced {
+            true => text,
+            false => text + "AUTH is off: nothing asks for keys yet.\n",
+        }
+    }
+
+    /// Keys of all owners that work now, newest first, without their secrets: what turning authentication on lets in. The
+    /// first `limit` of them, and whether there are more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn valid_keys(&self, limit: u32) -> Result<(Vec<ValidKey>, bool)> {
+        let now = self.clock.now();
+        let mut keys = self
+            .store
+            .keys()
+            .active_keys(limit.saturating_add(1))
+            .await
+            .map_err(store_error)?;
+        let more = keys.len() > limit as usize;
+        keys.truncate(limit as usize);
+        let valid = keys
+            .into_iter()
+            .filter(|key| key.expires_at.is_none_or(|expiry| now < expiry));
+        Ok((
+            valid
+                .map(|key| ValidKey {
+                    owner: key.owner.as_str().to_owned(),
+                    key: shown(key),
+                })
+                .collect(),
+            more,
+        ))
+    }
+
+    /// The key of a service that has none yet, with every right of the owner `default`; `None` when any was ever made.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn first_key(&self) -> Result<Option<String>> {
+        if self.ever_had_keys().await? {
+            return Ok(None);
+        }
+        let new = NewKey {
+            name: "first".to_owned(),
+            scopes: Scope::ALL.to_vec(),
+            expires_at: None,
+            reach: Reach::All,
+        };
+        Ok(Some(
+            self.make_key(&OwnerId::default(), new, None).await?.key,
+        ))
+    }
+
+    /// Whether any key was ever made.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn ever_had_keys(&self) -> Result<bool> {
+        let keys = self.store.keys();
+        for OwnerSummary {
+            owner,
+            keys: active,
+            ..
+        } in keys.list_owners().await.map_err(store_error)?
+        {
+            if active > 0
+                || !keys
+                    .list_keys(&owner)
+                    .await
+                    .map_err(store_error)?
+                    .is_empty()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn owner_id(name: &str) -> Result<OwnerId> {
+    let name = name.trim();
+    if name.is_empty() || name.chars().nth(128).is_some() || name.chars().any(char::is_control) {
+        return Err(Error::invalid(
+            "owner",
+            "`owner` must have 1 to 128 characters, none of them a control character",
+        ));
+    }
+    Ok(OwnerId::new(name))
+}
+
+fn json_line<T: Serialize>(value: &T) -> String {
+    let mut line = serde_json::to_string(value).unwrap_or_default();
+    line.push('\n');
+    line
+}
+
+fn audit_line(line: &AuditLine) -> String {
+    let AuditLine {
+        at,
+        key_id,
+        operation,
+        entity,
+        entity_id,
+        revision,
+        outcome,
+        attempts,
+    } = line;
+    json_line(
+        &serde_json::json!({"at": at, "key_id": key_id, "operation": operation, "entity": entity, "entity_id": entity_id,
+        "revision": revision, "outcome": outcome, "attempts": attempts}),
+    )
+}

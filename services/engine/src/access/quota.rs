@@ -1,0 +1,288 @@
+//! How much an owner may have, and how much it has.
+//!
+//! What an owner has is counted by the database at most once a minute, and what this service admits in between is added. So
+//! the count costs nothing on most writes, and services beside this one are seen within that minute. A write is never
+//! refused by an old count.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use context_model::{Error, JsonObject, NewImage, Reason, Result, Timestamp};
+use context_store::{OwnerId, Store, Usage};
+
+use crate::error::store_error;
+use crate::lock::locked;
+
+/// How old a count may be.
+const FRESH: Duration = Duration::from_secs(60);
+/// How often an owner at its quota is counted again.
+const RECOUNT: Duration = Duration::from_secs(1);
+/// Owners whose counts are remembered.
+const MAX_KNOWN: usize = 10_000;
+
+/// What each owner may have; `None`: any number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Context entries.
+    pub entries: Option<u64>,
+    /// Artifacts.
+    pub artifacts: Option<u64>,
+    /// Bytes of texts, metadata, images and all versions of artifacts, and of stored outcomes of requests.
+    pub bytes: Option<u64>,
+}
+
+impl Quotas {
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.entries.is_none() && self.artifacts.is_none() && self.bytes.is_none()
+    }
+
+    /// Checks an owner that has this and wants to have that besides.
+    fn check(&self, has: Usage, more: Usage) -> Result<()> {
+        for (quota, has, more, what) in [
+            (self.entries, has.entries, more.entries, "context entries"),
+            (self.artifacts, has.artifacts, more.artifacts, "artifacts"),
+            (self.bytes, has.bytes, more.bytes, "bytes"),
+        ] {
+            // What a write does not add to cannot be its fault.
+            if let Some(quota) = quota.filter(|quota| more > 0 && has.saturating_add(more) > *quota)
+            {
+                let sentence = format!(
+                    "the owner has {has} of at most {quota} {what}, and this would add {more}; delete some, or ask the operator for more"
+                );
+                return Err(Error::new(Reason::QuotaExceeded, sentence));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What owners have, as far as it is known.
+#[derive(Debug)]
+struct Counts<T>(Mutex<HashMap<OwnerId, Slot<T>>>);
+
+/// One owner's count. Its lock makes all who need it wait for one count.
+type Slot<T> = Arc<tokio::sync::Mutex<Option<Count<T>>>>;
+
+#[derive(Debug, Clone, Copy)]
+struct Count<T> {
+    usage: T,
+    at: Instant,
+}
+
+impl<T> Default for Counts<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+/// Whether a write does something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// It does what it says.
+    New,
+    /// Its outcome is stored: the store gives that again, and nothing is added.
+    Repeated,
+}
+
+impl<T> Counts<T> {
+    fn of(&self, owner: &OwnerId) -> Slot<T> {
+        let mut counts = locked(&self.0);
+        if counts.len() >= MAX_KNOWN && !counts.contains_key(owner) {
+            counts.clear();
+        }
+        counts.entry(owner.clone()).or_default().clone()
+    }
+}
+
+/// Counts what owners have, and refuses what would exceed their quotas.
+pub(super) struct QuotaChecks {
+    store: Arc<dyn Store>,
+    quotas: Quotas,
+    /// Bytes of stored outcomes that each owner may have.
+    outcome_bytes: u64,
+    usage: Counts<Usage>,
+    outcomes: Counts<u64>,
+}
+
+impl QuotaChecks {
+    pub fn new(store: Arc<dyn Store>, quotas: Quotas, outcome_bytes: u64) -> Self {
+        Self {
+            store,
+            quotas,
+            outcome_bytes,
+            usage: Counts::default(),
+            outcomes: Counts::default(),
+        }
+    }
+
+    /// Admits one more outcome to store. None is forgotten before its 24 hours are over to make room: a retry would then be
+    /// made a second time.
+    ///
+    /// # Errors
+    /// `QUOTA_EXCEEDED`; the store's.
+    pub async fn admit_outcome(&self, owner: &OwnerId, now: Timestamp, bytes: u64) -> Result<()> {
+        let quota = self.outcome_bytes;
+        let slot = self.outcomes.of(owner);
+        let mut held = slot.lock().await;
+        let known = held.filter(|count| count.at.elapsed() < FRESH);
+        let mut count = match known {
+            Some(count) => count,
+            None => self.count_outcomes(owner, now).await?,
+        };
+        let is_full = |count: &Count<u64>| count.usage.saturating_add(bytes) > quota;
+        if is_full(&count) && count.at.elapsed() >= RECOUNT {
+            count = self.count_outcomes(owner, now).await?;
+        }
+        let refused = is_full(&count);
+        if !refused {
+            count.usage = count.usage.saturating_add(bytes);
+        }
+        *held = Some(count);
+        if refused {
+            let has = count.usage;
+            let sentence = format!(
+                "the stored outcomes of the owner's requests with an idempotency key have {has} of at most {quota} bytes, and each is kept \
+                 for 24 hours; send fewer requests with a key, or ask the operator for more"
+            );
+            return Err(Error::new(Reason::QuotaExceeded, sentence));
+        }
+        Ok(())
+    }
+
+    async fn count_outcomes(&self, owner: &OwnerId, now: Timestamp) -> Result<Count<u64>> {
+        let at = Instant::now();
+        let usage = self
+            .store
+            .recorded_bytes(owner, now)
+            .await
+            .map_err(store_error)?;
+        Ok(Count { usage, at })
+    }
+
+    /// Admits a write that adds this much.
+    ///
+    /// # Errors
+    /// `QUOTA_EXCEEDED`; the store's.
+    pub async fn admit_usage(&self, owner: &OwnerId, more: Usage) -> Result<()> {
+        let quotas = &self.quotas;
+        if quotas.is_none() {
+            return Ok(());
+        }
+        let slot = self.usage.of(owner);
+        let mut held = slot.lock().await;
+        let known = held.filter(|count| count.at.elapsed() < FRESH);
+        let mut count = match known {
+            Some(count) => count,
+            None => self.count(owner).await?,
+        };
+        if quotas.check(count.usage, more).is_err() && count.at.elapsed() >= RECOUNT {
+            count = self.count(owner).await?;
+        }
+        let admitted = quotas.check(count.usage, more);
+        if admitted.is_ok() {
+            let Usage {
+                entries,
+                artifacts,
+                bytes,
+            } = &mut count.usage;
+            *entries = entries.saturating_add(more.entries);
+            *artifacts = artifacts.saturating_add(more.artifacts);
+            *bytes = bytes.saturating_add(more.bytes);
+        }
+        *held = Some(count);
+        admitted
+    }
+
+    async fn count(&self, owner: &OwnerId) -> Result<Count<Usage>> {
+        let at = Instant::now();
+        let usage = self.store.usage(owner).await.map_err(store_error)?;
+        Ok(Count { usage, at })
+    }
+
+    /// Bytes of what the owner has, within a minute.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn owners_bytes(&self, owner: &OwnerId) -> Result<u64> {
+        let slot = self.usage.of(owner);
+        let mut held = slot.lock().await;
+        let count = match held.filter(|count| count.at.elapsed() < FRESH) {
+            Some(count) => count,
+            None => self.count(owner).await?,
+        };
+        *held = Some(count);
+        Ok(count.usage.bytes)
+    }
+}
+
+/// The bytes that count for an entry or a version.
+pub(crate) fn stored_bytes(
+    text: &str,
+    metadata: Option<&JsonObject>,
+    images: Option<&[NewImage]>,
+) -> u64 {
+    let metadata = metadata
+        .and_then(|metadata| serde_json::to_string(metadata).ok())
+        .map_or(0, |text| text.len());
+    let images: usize = images
+        .unwrap_or_default()
+        .iter()
+        .map(|image| image.data.len())
+        .sum();
+    (text.len() + metadata + images) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_refuses_what_adds_to_it_and_nothing_else() {
+        let quotas = Quotas {
+            entries: Some(10),
+            artifacts: None,
+            bytes: Some(100),
+        };
+        let usage = |entries, bytes| Usage {
+            entries,
+            artifacts: 0,
+            bytes,
+        };
+        assert!(quotas.check(usage(9, 0), usage(1, 100)).is_ok());
+        assert!(quotas.check(usage(11, 0), usage(0, 50)).is_ok());
+        let error = quotas.check(usage(9, 0), usage(2, 1)).unwrap_err();
+        assert_eq!(error.reason, Reason::QuotaExceeded);
+        assert!(
+            error.message.contains("9 of at most 10 context entries"),
+            "{}",
+            error.message
+        );
+        assert!(
+            quotas
+                .check(usage(0, 60), usage(1, 41))
+                .unwrap_err()
+                .message
+                .contains("bytes")
+        );
+        assert!(
+            quotas
+                .check(
+                    usage(0, 0),
+                    Usage {
+                        entries: 0,
+                        artifacts: u64::MAX,
+                        bytes: 0
+                    }
+                )
+                .is_ok()
+        );
+        assert!(
+            quotas
+                .check(usage(0, u64::MAX), usage(0, u64::MAX))
+                .is_err()
+        );
+    }
+}

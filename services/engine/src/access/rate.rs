@@ -1,0 +1,72 @@
+//! How many requests a key may make.
+
+use std::time::{Duration, Instant};
+
+use context_model::{Error, Reason, Result};
+
+/// A rate that every key has for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests a minute, in the long run; at least 1.
+    pub per_minute: u32,
+    /// Requests at once, after a pause.
+    pub burst: u32,
+}
+
+/// What a key has left.
+#[derive(Debug, Default)]
+pub(super) struct Bucket {
+    spent: f64,
+    at: Option<Instant>,
+}
+
+impl Bucket {
+    /// Takes one request.
+    ///
+    /// # Errors
+    /// `RATE_LIMITED` with the time after which there is one again.
+    pub fn take(&mut self, rate: &Rate, now: Instant) -> Result<()> {
+        let per_second = f64::from(rate.per_minute.max(1)) / 60.0;
+        let passed = self
+            .at
+            .map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        self.at = Some(now);
+        self.spent = (self.spent - passed.as_secs_f64() * per_second).max(0.0);
+        let over = self.spent + 1.0 - f64::from(rate.burst.max(1));
+        if over <= 0.0 {
+            self.spent += 1.0;
+            return Ok(());
+        }
+        let wait = Duration::from_secs_f64(over / per_second);
+        let sentence = format!(
+            "this key may make {} requests a minute; retry in {} seconds",
+            rate.per_minute,
+            wait.as_secs().max(1)
+        );
+        Err(Error::new(Reason::RateLimited, sentence).with_retry_after(wait))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_served_and_then_the_rate() {
+        let rate = Rate {
+            per_minute: 60,
+            burst: 3,
+        };
+        let (mut bucket, start) = (Bucket::default(), Instant::now());
+        for _ in 0..3 {
+            bucket.take(&rate, start).unwrap();
+        }
+        let refused = bucket.take(&rate, start).unwrap_err();
+        assert_eq!(
+            (refused.reason, refused.retry_after),
+            (Reason::RateLimited, Some(Duration::from_secs(1)))
+        );
+        bucket.take(&rate, start + Duration::from_secs(1)).unwrap();
+        assert!(bucket.take(&rate, start + Duration::from_secs(1)).is_err());
+    }
+}

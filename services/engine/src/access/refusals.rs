@@ -1,0 +1,188 @@
+//! Refusals, counted and written down together, at most once a second: those of known callers in the audit log, those of
+//! unknown ones in the service's log.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use context_model::{Reason, Timestamp};
+use context_store::{Denial, OwnerId, Store};
+
+use super::caller::Caller;
+use crate::clock::Clock;
+use crate::lock::locked;
+
+/// How often what was counted is written.
+const EVERY: Duration = Duration::from_secs(1);
+/// Lines that wait to be written, at most.
+const MAX_WAITING: usize = 10_000;
+/// How long the last lines may take to be written when the service stops.
+const LAST_LINES: Duration = Duration::from_secs(5);
+
+/// Counts refusals and writes them down.
+pub(super) struct Refusals {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    counted: Mutex<Counted>,
+    /// Held while lines are written, so that the end of the service waits for those.
+    writing: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Counted {
+    known: HashMap<(OwnerId, String, Reason), Line>,
+    unknown: u64,
+    /// Refusals of known callers beyond what may wait.
+    lost: i64,
+    /// Whether a task writes what is counted.
+    scheduled: bool,
+}
+
+impl Counted {
+    fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.unknown == 0
+    }
+}
+
+struct Line {
+    at: Timestamp,
+    operation: String,
+    attempts: i64,
+}
+
+impl Refusals {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            counted: Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Counts a refusal of a caller with credentials.
+    pub fn known(self: &Arc<Self>, caller: &Caller, operation: &str, reason: Reason) {
+        let Some(key_id) = caller.key_id.clone() else {
+            return;
+        };
+        let line = Line {
+            at: self.clock.now(),
+            operation: operation.to_owned(),
+            attempts: 1,
+        };
+        locked(&self.counted).add((caller.owner.clone(), key_id, reason), line);
+        self.schedule();
+    }
+
+    /// Counts a refusal of a caller without valid credentials.
+    pub fn unknown(self: &Arc<Self>) {
+        locked(&self.counted).unknown += 1;
+        self.schedule();
+    }
+
+    fn schedule(self: &Arc<Self>) {
+        if std::mem::replace(&mut locked(&self.counted).scheduled, true) {
+            return;
+        }
+        let this = self.clone();
+        tokio::spawn(async move {
+            loop {
+                this.write().await;
+                tokio::time::sleep(EVERY).await;
+                let mut counted = locked(&this.counted);
+                if counted.is_empty() {
+                    counted.scheduled = false;
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Writes what was counted so far, for the end of the service.
+    pub async fn flush(&self) {
+        if tokio::time::timeout(LAST_LINES, self.write())
+            .await
+            .is_err()
+        {
+            tracing::error!(
+                "The last refusals were not written to the audit log: the database did not answer in time"
+            );
+        }
+    }
+
+    async fn write(&self) {
+        let _writing = self.writing.lock().await;
+        let (known, unknown, lost) = {
+            let mut counted = locked(&self.counted);
+            (
+                std::mem::take(&mut counted.known),
+                std::mem::take(&mut counted.unknown),
+                std::mem::take(&mut counted.lost),
+            )
+        };
+        if unknown > 0 {
+            tracing::warn!(
+                requests = unknown,
+                "Refused requests without a valid key or token"
+            );
+        }
+        if lost > 0 {
+            tracing::error!(
+                refusals = lost,
+                "Refusals were not written to the audit log: too many waited"
+            );
+        }
+        let keys = self.store.keys();
+        for ((owner, key_id, reason), line) in known {
+            let Line {
+                at,
+                operation,
+                attempts,
+            } = line;
+            let denial = Denial {
+                at,
+                key_id,
+                operation,
+                reason: reason.as_str().to_owned(),
+                attempts,
+            };
+            if let Err(error) = keys.record_denial(&owner, denial.clone()).await {
+                tracing::warn!(%error, "A refusal was not written to the audit log; it is tried again");
+                let Denial {
+                    at,
+                    key_id,
+                    operation,
+                    reason: _,
+                    attempts,
+                } = denial;
+                locked(&self.counted).add(
+                    (owner, key_id, reason),
+                    Line {
+                        at,
+                        operation,
+                        attempts,
+                    },
+                );
+            }
+        }
+    }
+}
+
+impl Counted {
+    fn add(&mut self, key: (OwnerId, String, Reason), line: Line) {
+        let is_full = self.known.len() >= MAX_WAITING;
+        match self.known.entry(key) {
+            Entry::Occupied(mut counted) => {
+                let counted = counted.get_mut();
+                counted.attempts = counted.attempts.saturating_add(line.attempts);
+                if line.at >= counted.at {
+                    counted.at = line.at;
+                    counted.operation = line.operation;
+                }
+            }
+            Entry::Vacant(_) if is_full => self.lost = self.lost.saturating_add(line.attempts),
+            Entry::Vacant(place) => _ = place.insert(line),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Callers with tokens of an OpenID Connect issuer: what a valid token lets its holder do.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use context_model::{Error, Reason, Result, Scope, Timestamp};
+use context_oidc::{Issuer, Now, TokenError, Verified};
+use context_store::{Memory, OwnerId};
+use sha2::{Digest as _, Sha256};
+
+use super::caller::{Caller, Reach, unauthenticated};
+
+/// Characters of a name, at most, as for owners that are made by hand.
+const MAX_NAME_CHARS: usize = 128;
+
+/// How the claims of a token become a caller.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenRules {
+    /// What a value of the scope claim begins with to be one of ours: with `context.`, `context.read` is `read`.
+    pub scope_prefix: String,
+    /// The scopes of a token without the scope claim.
+    pub default_scopes: Vec<Scope>,
+    /// What the owners of tokens begin with, 64 characters at most; `None`: [`issuer_prefix`].
+    pub owner_prefix: Option<String>,
+}
+
+/// Authenticates callers by their tokens.
+#[derive(Debug)]
+pub struct Tokens {
+    issuer: Arc<Issuer>,
+    rules: TokenRules,
+    prefix: String,
+}
+
+impl Tokens {
+    /// Accepts this issuer's tokens.
+    #[must_use]
+    pub fn new(issuer: Issuer, rules: TokenRules) -> Self {
+        let prefix = issuer_prefix(&issuer.settings().issuer);
+        Self {
+            issuer: Arc::new(issuer),
+            rules,
+            prefix,
+        }
+    }
+
+    /// The caller with this token at this moment.
+    ///
+    /// # Errors
+    /// `UNAUTHENTICATED`; `ISSUER_UNAVAILABLE`.
+    pub(super) async fn caller(&self, token: &str, now: Timestamp) -> Result<Caller> {
+        let now = Now {
+            unix_seconds: now.micros().div_euclid(1_000_000),
+            instant: Instant::now(),
+        };
+        match self.issuer.verify(token, now).await {
+            Ok(verified) => Ok(self.caller_of(&verified)),
+            Err(TokenError::Invalid(why)) => {
+                tracing::debug!(why, "Refused a token");
+                Err(unauthenticated())
+            }
+            Err(TokenError::Unavailable { retry_after }) => {
+                let sentence = "the issuer of tokens cannot be reached, so that nobody can tell whether this one is valid; retry later";
+                Err(Error::new(Reason::IssuerUnavailable, sentence).with_retry_after(retry_after))
+            }
+        }
+    }
+
+    fn caller_of(&self, verified: &Verified) -> Caller {
+        let Verified {
+            subject,
+            owner,
+            scopes,
+        } = verified;
+        let given = |values: &Vec<String>| {
+            let ours = values
+                .iter()
+                .filter_map(|value| Scope::parse(value.strip_prefix(&self.rules.scope_prefix)?));
+            let mut scopes: Vec<Scope> = ours.collect();
+            scopes.sort_unstable();
+            scopes.dedup();
+            scopes
+        };
+        Caller {
+            owner: OwnerId::new(named(
+                self.rules.owner_prefix.as_deref().unwrap_or(&self.prefix),
+                owner,
+            )),
+            key_id: Some(named(&self.prefix, subject)),
+            scopes: scopes
+                .as_ref()
+                .map_or_else(|| self.rules.default_scopes.clone(), given),
+            reach: Reach::All,
+            operator: false,
+            memory: Memory::UNCOUNTED,
+            administers_keys: true,
+        }
+    }
+}
+
+/// What is put before an issuer's names, so that another issuer's, and those made by hand, are never the same: `oidc:`, 12
+/// hexadecimal digits of the SHA-256 of the issuer, and `:`.
+#[must_use]
+pub fn issuer_prefix(issuer: &str) -> String {
+    let digest = Sha256::digest(issuer.as_bytes());
+    digest[..6]
+        .iter()
+        .fold(String::from("oidc:"), |prefix, byte| {
+            prefix + &format!("{byte:02x}")
+        })
+        + ":"
+}
+
+/// A name for a claim's value: the value itself, or where it could not be a name, `~` and its SHA-256. Two values never
+/// have the same name.
+fn named(prefix: &str, value: &str) -> String {
+    let whole = format!("{prefix}{value}");
+    let plain = !value.starts_with('~')
+        && value.trim() == value
+        && whole.trim() == whole
+        && !value.chars().any(char::is_control)
+        && whole.chars().nth(MAX_NAME_CHARS).is_none();
+    if plain {
+        whole
+    } else {
+        format!(
+            "{prefix}~{}",
+            URL_SAFE_NO_PAD.encode(Sha256::digest(value.as_bytes()))
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use context_oidc::Settings;
+
+    use super::*;
+
+    fn tokens(rules: TokenRules) -> Tokens {
+        Tokens::new(
+            Issuer::new(Settings::new(
+                "https://accounts.example",
+                vec!["a".to_owned()],
+            ))
+            .unwrap(),
+            rules,
+        )
+    }
+
+    fn verified(owner: &str, scopes: Option<&[&str]>) -> Verified {
+        let scopes = scopes.map(|scopes| scopes.iter().map(ToString::to_string).collect());
+        Verified {
+            subject: "alice".to_owned(),
+            owner: owner.to_owned(),
+            scopes,
+        }
+    }
+
+    #[test]
+    fn names_of_different_values_differ() {
+        let long = "x".repeat(300);
+        let values = [
+            "a",
+            " a",
+            "a ",
+            "~a",
+            "a\u{0}",
+            "a\n",
+            "~",
+            "A",
+            "ä",
+            "a\u{308}",
+            &long,
+            &long[1..],
+            "default",
+            "~ypeBEsobvcr6wjGzmiPcTaeG7_gUfE5yuYB3ha_uSLs",
+        ];
+        for prefix in ["", "oidc:0123456789ab:", &"p".repeat(64)] {
+            let names: Vec<String> = values.iter().map(|value| named(prefix, value)).collect();
+            for (i, name) in names.iter().enumerate() {
+                assert!(
+                    names[..i].iter().all(|other| other != name),
+                    "{:?}",
+                    values[i]
+                );
+                assert!(
+                    name.chars().count() <= MAX_NAME_CHARS
+                        && name.trim() == name
+                        && !name.chars().any(char::is_control)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_owner_is_bound_to_its_issuer() {
+        let caller = tokens(TokenRules::default()).caller_of(&verified("default", None));
+        assert_eq!(
+            caller.owner.as_str(),
+            format!("{}default", issuer_prefix("https://accounts.example"))
+        );
+        assert_ne!(
+            issuer_prefix("https://accounts.example"),
+            issuer_prefix("https://accounts.example/")
+        );
+        let plain = TokenRules {
+            owner_prefix: Some(String::new()),
+            ..TokenRules::default()
+        };
+        assert_eq!(
+            tokens(plain)
+                .caller_of(&verified("team-b", None))
+                .owner
+                .as_str(),
+            "team-b"
+        );
+    }
+
+    #[test]
+    fn scopes_are_those_of_the_claim_and_only_without_one_the_default() {
+        let rules = TokenRules {
+            scope_prefix: "context.".to_owned(),
+            default_scopes: vec![Scope::Read],
+            owner_prefix: None,
+        };
+        let tokens = tokens(rules);
+        let scopes = |scopes| tokens.caller_of(&verified("x", scopes)).scopes;
+        assert_eq!(
+            scopes(Some(&[
+                "openid",
+                "context.write",
+                "context.read",
+                "context.write",
+                "delete"
+            ])),
+            [Scope::Read, Scope::Write]
+        );
+        assert_eq!(scopes(Some(&[])), []);
+        assert_eq!(
+            scopes(Some(&["context.READ", "context.", "context.root"])),
+            []
+        );
+        assert_eq!(scopes(None), [Scope::Read]);
+    }
+}

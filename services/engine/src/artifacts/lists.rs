@@ -1,0 +1,258 @@
+//! Listing and searching artifacts.
+
+use context_model::{
+    ArtifactHit, ArtifactId, ArtifactSummary, Error, ListArtifactsReply, ListArtifactsRequest,
+    Operation, Result, SearchArtifactsReply, SearchArtifactsRequest, Timestamp, Violations,
+    invalid_input,
+};
+use context_store::{ArtifactPage, ListedArtifact, PageStart, seal};
+
+use super::{Artifacts, failed};
+use crate::access::Caller;
+use crate::{read, validate};
+
+const DEFAULT_LIMIT: i64 = 10;
+const MAX_LIMIT: i64 = 50;
+/// Characters of a search, at most: percent-encoded they fit the line of an HTTP request.
+const MAX_QUERY_CHARS: usize = 1000;
+/// Characters of content that lists show.
+const PREVIEW_CHARS: usize = 200;
+
+impl Artifacts {
+    /// Artifacts, newest first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    pub async fn list_artifacts(
+        &self,
+        caller: &Caller,
+        request: ListArtifactsRequest,
+    ) -> Result<ListArtifactsReply> {
+        caller.require(Operation::ListArtifacts)?;
+        let ListArtifactsRequest {
+            limit,
+            offset,
+            cursor,
+            min_revision,
+        } = request;
+        let mut violations = Violations::default();
+        let page = validate::page(
+            limit,
+            offset,
+            DEFAULT_LIMIT,
+            MAX_LIMIT,
+            i64::from(u32::MAX),
+            &mut violations,
+        );
+        let min_revision = validate::min_revision(min_revision, &mut violations);
+        let start = match cursor {
+            None => PageStart::Offset(page.offset),
+            Some(_) if page.offset > 0 => {
+                violations.push(
+                    "cursor",
+                    "`cursor` and `offset` exclude each other; give one of them",
+                );
+                PageStart::Offset(0)
+            }
+            Some(cursor) => read_cursor(&cursor).unwrap_or_else(|| {
+                violations.push(
+                    "cursor",
+                    "`cursor` must be the `next_cursor` of an earlier reply",
+                );
+                PageStart::Offset(0)
+            }),
+        };
+        violations.finish(()).map_err(invalid_input)?;
+        // One more than asked for, to know whether there is a next page.
+        let page = self.artifact_page(page.limit, start, 1);
+        let read = read::at(min_revision);
+        let found = self
+            .store
+            .artifacts()
+            .list_artifacts(&caller.owner, page, read)
+            .await
+            .map_err(|error| failed(error, "list artifacts"))?;
+        let mut artifacts = found.artifacts;
+        let more = artifacts.len() >= page.limit as usize;
+        if more {
+            artifacts.pop();
+        }
+        let next_cursor = artifacts.last().filter(|_| more).map(cursor_after);
+        let result = artifacts.into_iter().filter(is_sound).map(|artifact| {
+            let ListedArtifact {
+                id,
+                title,
+                preview,
+                metadata,
+                created_at,
+                updated_at,
+                damaged: _,
+            } = artifact;
+            ArtifactSummary {
+                id: id.to_string(),
+                title,
+                content_preview: cut(preview),
+                metadata,
+                created_at,
+                updated_at,
+            }
+        });
+        Ok(ListArtifactsReply {
+            result: result.collect(),
+            total: found.total,
+            next_cursor,
+            revision: found.revision,
+        })
+    }
+
+    /// Artifacts whose title or content holds the query, in any case; newest first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    pub async fn search_artifacts(
+        &self,
+        caller: &Caller,
+        request: SearchArtifactsRequest,
+    ) -> Result<SearchArtifactsReply> {
+        caller.require(Operation::SearchArtifacts)?;
+        let SearchArtifactsRequest {
+            query,
+            limit,
+            min_revision,
+        } = request;
+        if query.trim().is_empty() {
+            return Err(Error::invalid("query", "Search query cannot be empty"));
+        }
+        let mut violations = Violations::default();
+        if query.contains('\0') {
+            violations.push(
+                "query",
+                "`query` contains the character U+0000, which cannot be stored",
+            );
+        } else if query.chars().nth(MAX_QUERY_CHARS).is_some() {
+            violations.push(
+                "query",
+                format!("`query` has more than {MAX_QUERY_CHARS} characters"),
+            );
+        }
+        let page = validate::page(limit, None, DEFAULT_LIMIT, MAX_LIMIT, 0, &mut violations);
+        let min_revision = validate::min_revision(min_revision, &mut violations);
+        violations.finish(()).map_err(invalid_input)?;
+        let page = self.artifact_page(page.limit, PageStart::Offset(0), 0);
+        let relevance_context = format!("Matched query: '{query}'");
+        let found = self
+            .store
+            .artifacts()
+            .search_artifacts(&caller.owner, query, page, read::at(min_revision))
+            .await;
+        let found = found.map_err(|error| failed(error, "search artifacts"))?;
+        let result = found
+            .artifacts
+            .into_iter()
+            .filter(is_sound)
+            .map(|artifact| {
+                let ListedArtifact {
+                    id,
+                    title,
+                    preview,
+                    metadata,
+                    created_at,
+                    updated_at: _,
+                    damaged: _,
+                } = artifact;
+                let (content_preview, relevance_context) =
+                    (cut(preview), relevance_context.clone());
+                ArtifactHit {
+                    id: id.to_string(),
+                    title,
+                    content_preview,
+                    metadata,
+                    relevance_context,
+                    created_at,
+                }
+            });
+        Ok(SearchArtifactsReply {
+            result: result.collect(),
+            revision: found.revision,
+        })
+    }
+
+    fn artifact_page(&self, limit: u32, start: PageStart, more: u32) -> ArtifactPage {
+        // One character more than is shown tells whether the preview is cut.
+        ArtifactPage {
+            limit: limit + more,
+            start,
+            preview_chars: PREVIEW_CHARS as u32 + 1,
+            max_bytes: self.max_reply_bytes,
+        }
+    }
+}
+
+/// Whether an artifact is what was stored. One that is not is counted, logged and left out.
+fn is_sound(artifact: &ListedArtifact) -> bool {
+    let Some(version) = artifact.damaged else {
+        return true;
+    };
+    tracing::error!(
+        "An artifact was left out of a list: {}",
+        seal::refuse_artifact(&artifact.id, version).message
+    );
+    false
+}
+
+/// The documented preview: 200 characters, and `...` when there are more.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(PREVIEW_CHARS) {
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+/// Says where a page ended. Callers must not read anything into it.
+fn cursor_after(last: &ListedArtifact) -> String {
+    format!("{:x}.{}", last.created_at.micros(), last.id)
+}
+
+fn read_cursor(cursor: &str) -> Option<PageStart> {
+    let (micros, id) = cursor.split_once('.').filter(|_| cursor.len() <= 64)?;
+    let created_at = Timestamp(i64::from_str_radix(micros, 16).ok()?);
+    Some(PageStart::After {
+        created_at,
+        id: ArtifactId::parse(id).ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preview_ends_after_two_hundred_characters() {
+        assert_eq!(cut("ä".repeat(200)), "ä".repeat(200));
+        assert_eq!(cut("ä".repeat(201)), format!("{}...", "ä".repeat(200)));
+    }
+
+    #[test]
+    fn a_cursor_reads_back_and_a_foreign_one_does_not() {
+        let id = ArtifactId::parse("123e4567-e89b-12d3-a456-426614174000").unwrap();
+        let (preview, metadata) = (String::new(), context_model::JsonObject::new());
+        let at = Timestamp(1_764_410_400_000_001);
+        let last = ListedArtifact {
+            id,
+            title: String::new(),
+            preview,
+            metadata,
+            created_at: at,
+            updated_at: at,
+            damaged: None,
+        };
+        assert_eq!(
+            read_cursor(&cursor_after(&last)),
+            Some(PageStart::After { created_at: at, id })
+        );
+        for foreign in ["", ".", "x.y", "1", &format!("zz.{id}"), &"1".repeat(500)] {
+            assert_eq!(read_cursor(foreign), None, "{foreign}");
+        }
+    }
+}

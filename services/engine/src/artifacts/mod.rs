@@ -1,0 +1,81 @@
+//! Artifacts and their versions.
+
+mod create;
+mod delete;
+mod diff;
+mod get;
+mod lists;
+mod update;
+mod versions;
+
+use std::sync::Arc;
+
+use context_model::{Artifact, Error, Reason, Result, Violations, invalid_input};
+use context_store::{Read, Store, StoreError, StoredArtifact};
+
+use crate::access::Writes;
+use crate::error::store_error;
+use crate::{read, validate};
+
+/// The operations on artifacts and their versions.
+pub struct Artifacts {
+    store: Arc<dyn Store>,
+    writes: Arc<Writes>,
+    max_reply_bytes: u64,
+}
+
+impl Artifacts {
+    pub(crate) const fn new(
+        store: Arc<dyn Store>,
+        writes: Arc<Writes>,
+        max_reply_bytes: u64,
+    ) -> Self {
+        Self {
+            store,
+            writes,
+            max_reply_bytes,
+        }
+    }
+}
+
+/// The bytes of a version whose content is not known before it is made, until the owner is counted again.
+const VERSION_BYTES: u64 = 100_000;
+
+/// The read of one artifact.
+fn artifact_read(min_revision: Option<i64>) -> Result<Read> {
+    let mut violations = Violations::default();
+    let min_revision = validate::min_revision(min_revision, &mut violations);
+    violations.finish(()).map_err(invalid_input)?;
+    Ok(read::at(min_revision))
+}
+
+/// The error of a store call. What the caller cannot help is worded as the documents have it.
+fn failed(error: StoreError, what: &str) -> Error {
+    let mut error = store_error(error);
+    if error.reason == Reason::Internal {
+        error.message = format!("Failed to {what}");
+    }
+    error
+}
+
+/// An artifact as replies show it.
+fn full(artifact: StoredArtifact) -> Artifact {
+    let StoredArtifact {
+        id,
+        title,
+        content,
+        metadata,
+        created_at,
+        updated_at,
+        version,
+    } = artifact;
+    Artifact {
+        id: id.to_string(),
+        title,
+        content,
+        metadata,
+        created_at,
+        updated_at,
+        version,
+    }
+}

@@ -1,0 +1,150 @@
+//! Changing artifacts.
+
+use context_model::{
+    ArtifactEdit, ArtifactId, ArtifactUpdate, ContentChange, Edit, Metadata, Operation, Result,
+    TitleChange, UpdateArtifactReply, UpdateArtifactRequest, Violations, check_content,
+    invalid_input,
+};
+use context_store::Usage;
+
+use super::{Artifacts, VERSION_BYTES, failed, full};
+use crate::access::{Caller, WriteContext};
+use crate::validate;
+
+impl Artifacts {
+    /// Changes an artifact; what differs makes a new version.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming each bad field; `ARTIFACT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
+    /// `write`; the store's errors.
+    pub async fn update_artifact(
+        &self,
+        caller: &Caller,
+        request: UpdateArtifactRequest,
+        write: WriteContext,
+    ) -> Result<UpdateArtifactReply> {
+        caller.require(Operation::UpdateArtifact)?;
+        let options = self
+            .writes
+            .options(caller, "update_artifact", &request, &write)?;
+        let update = update(request)?;
+        let bytes = match &update.content {
+            Some(ContentChange::Replace(content)) => content.len() as u64,
+            Some(ContentChange::Edits(_)) | None => VERSION_BYTES,
+        };
+        let usage = Usage {
+            bytes,
+            ..Usage::default()
+        };
+        self.writes.admit(caller, &options, 1, usage).await?;
+        let written = self
+            .store
+            .artifacts()
+            .update_artifact(&caller.owner, update, options)
+            .await;
+        let written = written.map_err(|error| failed(error, "update artifact"))?;
+        let artifact = full(written.outcome);
+        let message = format!("Updated artifact: {}", artifact.title);
+        Ok(UpdateArtifactReply {
+            artifact,
+            message,
+            revision: written.revision,
+        })
+    }
+}
+
+fn update(request: UpdateArtifactRequest) -> Result<ArtifactUpdate> {
+    let UpdateArtifactRequest {
+        artifact_id,
+        title,
+        content,
+        metadata,
+        edits,
+        expected_version,
+    } = request;
+    let id = ArtifactId::parse(&artifact_id)?;
+    let mut violations = Violations::default();
+    if title.is_none() && content.is_none() && metadata.is_none() && edits.is_none() {
+        violations.push(
+            "content",
+            "At least one of title, content, metadata and edits is required",
+        );
+    }
+    let title = title.map(|title| TitleChange::parse(&title, &mut violations));
+    let content = match (content, edits) {
+        (Some(_), Some(_)) => {
+            violations.push(
+                "edits",
+                "`content` and `edits` exclude each other; give one of them",
+            );
+            None
+        }
+        (Some(content), None) => {
+            check_content(&content, &mut violations);
+            Some(ContentChange::Replace(content))
+        }
+        (None, Some(edits)) => {
+            if validate::count(edits.len(), Edit::MAX, "edits", "items", &mut violations) {
+                Some(ContentChange::Edits(
+                    edits
+                        .into_iter()
+                        .enumerate()
+                        .filter_map(|(i, e)| edit(e, i, &mut violations))
+                        .collect(),
+                ))
+            } else {
+                None
+            }
+        }
+        (None, None) => None,
+    };
+    let metadata =
+        metadata.and_then(|metadata| Metadata::parse(metadata, "metadata", &mut violations));
+    let expected_version = expected_version
+        .map(|v| validate::in_range(v, &(1..=i64::MAX), "expected_version", &mut violations));
+    violations
+        .finish(ArtifactUpdate {
+            id,
+            title,
+            content,
+            metadata,
+            expected_version,
+        })
+        .map_err(invalid_input)
+}
+
+fn edit(edit: ArtifactEdit, index: usize, violations: &mut Violations) -> Option<Edit> {
+    let ArtifactEdit {
+        old_str,
+        insert_line,
+        new_str,
+    } = edit;
+    match (old_str, insert_line) {
+        (Some(old), None) if !old.is_empty() => Some(Edit::Replace { old, new: new_str }),
+        (Some(_), None) => {
+            violations.push(
+                format!("edits[{index}].old_str"),
+                format!("`edits[{index}].old_str` must not be empty"),
+            );
+            None
+        }
+        (None, Some(line)) => {
+            let line = validate::in_range(
+                line,
+                &(0..=i64::from(u32::MAX)),
+                &format!("edits[{index}].insert_line"),
+                violations,
+            );
+            Some(Edit::Insert {
+                after_line: usize::try_from(line).unwrap_or(0),
+                text: new_str,
+            })
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            let rule =
+                format!("`edits[{index}]` must have exactly one of `old_str` and `insert_line`");
+            violations.push(format!("edits[{index}]"), rule);
+            None
+        }
+    }
+}

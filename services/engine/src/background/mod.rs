@@ -1,0 +1,38 @@
+//! What goes on beside the requests: late embeddings, summaries, checksums, re-embedding.
+
+mod backfill;
+mod reembed;
+mod sealing;
+mod summaries;
+
+pub use reembed::{Reembedded, Reembedding};
+pub use summaries::Summaries;
+
+use std::sync::Arc;
+
+use context_store::Store;
+
+use crate::config::SummaryConfig;
+use crate::retrieval::Embeddings;
+
+/// The work beside the requests. Each task goes on as long as its future is polled.
+pub struct Background {
+    /// The summaries of entries.
+    pub summaries: Arc<Summaries>,
+    store: Arc<dyn Store>,
+    embeddings: Arc<Embeddings>,
+}
+
+impl Background {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        embeddings: Arc<Embeddings>,
+        summaries: SummaryConfig,
+    ) -> Self {
+        Self {
+            summaries: Arc::new(Summaries::new(store.clone(), summaries)),
+            store,
+            embeddings,
+        }
+    }
+}

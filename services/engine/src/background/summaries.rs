@@ -1,0 +1,324 @@
+//! Summaries, written in the background. A write only notes that there is something to do: it neither waits nor fails
+//! for a summary. Entries without one are found in the database, so nothing is forgotten over a restart.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
+
+use context_model::{Result, SummaryStatus};
+use context_providers::{ProviderError, Summarizer};
+use context_store::{
+    ItemOutcome, LateSummary, Memory, OwnerId, RowSelection, Store, StoredBatch, Unsummarized,
+};
+use tokio::sync::Notify;
+
+use crate::config::{SummaryConfig, Switch};
+use crate::coverage::percentage;
+use crate::error::store_error;
+use crate::lock::{self, locked};
+use crate::read;
+
+/// Entries that are remembered; when there are more, all are read.
+const REMEMBERED: usize = 1_024;
+/// Entries read at a time.
+const ENTRIES: u32 = 8;
+/// How long to wait after a failure, doubled each time, and the most.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often all entries are read when nothing is known to wait: what was refused is tried again then.
+const INTERVAL: Duration = Duration::from_secs(3_600);
+
+/// Writes summaries of entries, and remembers which wait for one.
+pub struct Summaries {
+    store: Arc<dyn Store>,
+    config: SummaryConfig,
+    summarizer: RwLock<Option<Arc<dyn Summarizer>>>,
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+}
+
+/// What is known to wait.
+#[derive(Default)]
+struct Waiting {
+    entries: VecDeque<(OwnerId, i64)>,
+    /// Whether there may be more than that.
+    more: bool,
+}
+
+enum Next {
+    Entry(OwnerId, i64),
+    All,
+    Nothing,
+}
+
+impl Summaries {
+    pub(crate) fn new(store: Arc<dyn Store>, config: SummaryConfig) -> Self {
+        Self {
+            store,
+            config,
+            summarizer: RwLock::default(),
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+        }
+    }
+
+    /// Writes summaries with this from now on.
+    pub fn use_summarizer(&self, summarizer: Arc<dyn Summarizer>) {
+        *lock::write(&self.summarizer) = Some(summarizer);
+        self.read_all();
+        self.wake.notify_one();
+    }
+
+    /// Why no summaries are written; `None` when they are.
+    fn why_none(&self) -> Option<String> {
+        if self.config.enabled == Switch::False {
+            return Some("switched off by ENABLE_SUMMARY_GENERATION=false".to_owned());
+        }
+        let none = "no model writes summaries: set SUMMARY_MODEL, and SUMMARY_PROVIDER unless it is Ollama";
+        self.summarizer().is_none().then(|| none.to_owned())
+    }
+
+    fn summarizer(&self) -> Option<Arc<dyn Summarizer>> {
+        lock::read(&self.summarizer).clone()
+    }
+
+    /// Whether this text is to get a summary.
+    pub(crate) fn wants(&self, text: &str) -> bool {
+        let least = self.config.min_content_length as usize;
+        // A character has a byte at least.
+        text.len() >= least
+            && self.why_none().is_none()
+            && text.chars().nth(least.saturating_sub(1)).is_some()
+    }
+
+    /// Notes that an entry waits for its summary.
+    pub(crate) fn add(&self, owner: &OwnerId, id: i64) {
+        let mut waiting = self.waiting();
+        if waiting.entries.len() < REMEMBERED {
+            waiting.entries.push_back((owner.clone(), id));
+        } else {
+            waiting.more = true;
+        }
+        self.wake.notify_one();
+    }
+
+    /// Notes which items of a batch wait for summaries.
+    pub(crate) fn add_stored(&self, owner: &OwnerId, wanted: &[bool], batch: &StoredBatch) {
+        let items = batch.items.iter().zip(wanted);
+        for (item, _) in items.filter(|(_, wanted)| **wanted) {
+            if let Ok(ItemOutcome {
+                id,
+                version: _,
+                duplicate: false,
+            }) = item
+            {
+                self.add(owner, *id);
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        locked(&self.waiting)
+    }
+
+    fn read_all(&self) {
+        self.waiting().more = true;
+    }
+
+    fn next(&self) -> Next {
+        let mut waiting = self.waiting();
+        if std::mem::take(&mut waiting.more) {
+            // They are among all.
+            waiting.entries.clear();
+            return Next::All;
+        }
+        waiting
+            .entries
+            .pop_front()
+            .map_or(Next::Nothing, |(owner, id)| Next::Entry(owner, id))
+    }
+
+    /// Writes the summaries that wait, as long as the returned future is polled.
+    pub async fn summarize(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let woken = self.wake.notified();
+            let outcome = match (self.why_none(), self.summarizer()) {
+                (None, Some(summarizer)) => match self.next() {
+                    Next::Entry(owner, id) => self.summarize_entry(&*summarizer, owner, id).await,
+                    Next::All => self.summarize_all(&*summarizer).await,
+                    Next::Nothing => {
+                        if tokio::time::timeout(INTERVAL, woken).await.is_err() {
+                            self.read_all();
+                        }
+                        continue;
+                    }
+                },
+                _ => {
+                    woken.await;
+                    continue;
+                }
+            };
+            match outcome {
+                Ok(()) => pause = FIRST_PAUSE,
+                Err(retry_after) => {
+                    self.read_all();
+                    tokio::time::sleep(retry_after.unwrap_or(pause).min(LONGEST_PAUSE)).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// # Errors
+    /// When to try again: the provider or the database is away.
+    async fn summarize_all(&self, summarizer: &dyn Summarizer) -> Result<(), Option<Duration>> {
+        let (least, most) = (
+            self.config.min_content_length.max(1),
+            small(summarizer.max_chars()),
+        );
+        let mut after = None;
+        loop {
+            let page = self
+                .store
+                .summaries()
+                .unsummarized(after.as_ref(), least, most, ENTRIES)
+                .await
+                .map_err(|error| {
+                    tracing::debug!(error = %error, "Entries without summaries cannot be read now");
+                    None
+                })?;
+            for entry in page.entries {
+                self.add_summary(summarizer, entry).await?;
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// # Errors
+    /// As [`Self::summarize_all`].
+    async fn summarize_entry(
+        &self,
+        summarizer: &dyn Summarizer,
+        owner: OwnerId,
+        id: i64,
+    ) -> Result<(), Option<Duration>> {
+        let text_chars = Some(small(summarizer.max_chars()));
+        let selection = RowSelection {
+            images: false,
+            text_chars,
+            explain: false,
+            max_bytes: u64::MAX,
+            memory: Memory::UNCOUNTED,
+        };
+        let found = self
+            .store
+            .get_contexts(&owner, vec![id], selection, read::at(None))
+            .await
+            .map_err(|_| None)?;
+        match found.entries.into_iter().next() {
+            Some(entry)
+                if entry.damage.is_none()
+                    && entry.summary.is_empty()
+                    && self.wants(&entry.text) =>
+            {
+                let unsummarized = Unsummarized {
+                    owner,
+                    id,
+                    version: entry.version,
+                    text: entry.text,
+                };
+                self.add_summary(summarizer, unsummarized).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the summary of an entry and gives it to the store.
+    ///
+    /// # Errors
+    /// As [`Self::summarize_all`].
+    async fn add_summary(
+        &self,
+        summarizer: &dyn Summarizer,
+        entry: Unsummarized,
+    ) -> Result<(), Option<Duration>> {
+        let Unsummarized {
+            owner,
+            id,
+            version,
+            text,
+        } = entry;
+        let summary = match summarizer.summarize(&text).await {
+            Ok(summary) => summary,
+            Err(ProviderError::Unavailable { what, retry_after }) => {
+                tracing::debug!(what, "Entries keep waiting for their summaries");
+                return Err(retry_after);
+            }
+            Err(error) => {
+                tracing::warn!(error = %error, entry.id = id, "An entry gets no summary");
+                return Ok(());
+            }
+        };
+        self.store
+            .summaries()
+            .add_summary(
+                &owner,
+                LateSummary {
+                    id,
+                    version,
+                    summary,
+                },
+            )
+            .await
+            .map(drop)
+            .map_err(|error| {
+                tracing::debug!(error = %error, "A summary cannot be stored now");
+                None
+            })
+    }
+
+    /// The state of summaries.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn status(
+        &self,
+        owner: &OwnerId,
+        total_entries: i64,
+    ) -> Result<SummaryStatus> {
+        let reason = self.why_none();
+        let summarizer = self.summarizer().filter(|_| reason.is_none());
+        let summary_count = self
+            .store
+            .summaries()
+            .summarized_entries(owner)
+            .await
+            .map_err(store_error)?;
+        Ok(SummaryStatus {
+            enabled: reason.is_none(),
+            available: reason.is_none(),
+            reason,
+            provider: summarizer
+                .as_ref()
+                .map(|summarizer| summarizer.provider().to_owned()),
+            model: summarizer
+                .as_ref()
+                .map(|summarizer| summarizer.model().to_owned()),
+            summary_count,
+            coverage_percentage: if summarizer.is_some() {
+                percentage(summary_count, total_entries)
+            } else {
+                0.0
+            },
+            min_content_length: i64::from(self.config.min_content_length),
+        })
+    }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,48 @@
+//! Context entries: storing, changing, fetching and deleting them; their threads.
+
+mod batch;
+mod delete;
+mod get;
+mod outcome;
+mod reached;
+mod store;
+mod threads;
+mod update;
+
+use std::sync::Arc;
+
+use context_model::Limits;
+use context_store::Store;
+
+use crate::access::Writes;
+use crate::background::Summaries;
+use crate::retrieval::Embeddings;
+
+/// The operations on context entries and their threads, the searches apart.
+pub struct Contexts {
+    store: Arc<dyn Store>,
+    limits: Limits,
+    writes: Arc<Writes>,
+    /// Embeds the texts that are written.
+    embeddings: Arc<Embeddings>,
+    /// Takes note of the entries that wait for a summary.
+    summaries: Arc<Summaries>,
+}
+
+impl Contexts {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        limits: Limits,
+        writes: Arc<Writes>,
+        embeddings: Arc<Embeddings>,
+        summaries: Arc<Summaries>,
+    ) -> Self {
+        Self {
+            store,
+            limits,
+            writes,
+            embeddings,
+            summaries,
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Which entries a caller who is narrowed to threads may reach by their ids.
+
+use std::collections::HashSet;
+
+use context_model::{Error, Result};
+use context_store::{Memory, Read, RowSelection};
+
+use super::Contexts;
+use crate::access::Caller;
+use crate::error::store_error;
+
+/// Entries that a caller may reach. An entry never changes its thread, and no id is used twice, so that this stays true.
+pub(super) enum Reached {
+    /// All of the owner's.
+    All,
+    /// These.
+    These(HashSet<i64>),
+}
+
+impl Reached {
+    fn has(&self, id: i64) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(ids) => ids.contains(&id),
+        }
+    }
+
+    /// Those of these ids.
+    pub fn of(&self, mut ids: Vec<i64>) -> Vec<i64> {
+        ids.retain(|id| self.has(*id));
+        ids
+    }
+
+    /// Checks one.
+    ///
+    /// # Errors
+    /// `CONTEXT_NOT_FOUND`, as for an entry that does not exist.
+    pub fn check(&self, id: i64) -> Result<()> {
+        if self.has(id) {
+            Ok(())
+        } else {
+            Err(Error::context_not_found(id))
+        }
+    }
+}
+
+impl Contexts {
+    /// Which of these entries the caller may reach.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn reached(&self, caller: &Caller, ids: &[i64]) -> Result<Reached> {
+        let Some(threads) = caller.within() else {
+            return Ok(Reached::All);
+        };
+        let selection = RowSelection {
+            images: false,
+            text_chars: Some(1),
+            explain: false,
+            max_bytes: u64::MAX,
+            memory: Memory::UNCOUNTED,
+        };
+        let found = self
+            .store
+            .get_contexts(&caller.owner, ids.to_vec(), selection, Read::default())
+            .await
+            .map_err(store_error)?;
+        let reached = found
+            .entries
+            .into_iter()
+            .filter(|entry| threads.contains(&entry.thread_id))
+            .map(|entry| entry.id);
+        Ok(Reached::These(reached.collect()))
+    }
+}

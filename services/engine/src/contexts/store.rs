@@ -1,0 +1,164 @@
+//! Storing entries.
+
+use context_model::{
+    BatchReply, Metadata, NewEntry, Operation, Result, StoreContextBatchRequest, StoreContextReply,
+    StoreContextRequest,
+};
+use context_store::{ItemOutcome, Usage};
+
+use super::Contexts;
+use super::batch::{Checked, batch_size};
+use super::outcome::{batch_reply, nothing_written, one_item, single};
+use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::retrieval::WriteEmbeddings;
+use crate::validate;
+
+impl Contexts {
+    /// Stores one entry. A repetition of the thread's newest entry makes no second one.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming each bad field; `SCOPE_MISSING` without `write`; the store's errors.
+    pub async fn store_context(
+        &self,
+        caller: &Caller,
+        request: StoreContextRequest,
+        write: WriteContext,
+    ) -> Result<StoreContextReply> {
+        caller.require(Operation::StoreContext)?;
+        let mut options = self
+            .writes
+            .options(caller, "store_context", &request, &write)?;
+        let entry = validate::entry(request, &self.limits, &mut 0)?;
+        caller.require_thread(&entry.thread_id)?;
+        let admitted = self
+            .writes
+            .admit(caller, &options, 1, of_entry(&entry))
+            .await?;
+        let wants_summary = self.summaries.wants(&entry.text);
+        let WriteEmbeddings { items, pending } = self
+            .embeddings
+            .of_write(admitted, || vec![Some(entry.text.clone())])
+            .await?;
+        options.embeddings = items;
+        let thread_id = entry.thread_id.as_str().to_owned();
+        let written = self
+            .store
+            .store_contexts(&caller.owner, vec![entry], true, options)
+            .await
+            .map_err(one_item)?;
+        let (
+            ItemOutcome {
+                id,
+                version,
+                duplicate,
+            },
+            revision,
+        ) = single(written)?;
+        if wants_summary && !duplicate {
+            self.summaries.add(&caller.owner, id);
+        }
+        let message = if duplicate {
+            format!(
+                "Context {id} is the thread's newest entry and says the same; no second one was stored"
+            )
+        } else {
+            self.embeddings
+                .stored_message(format!("Stored context {id}"), pending)
+        };
+        Ok(StoreContextReply {
+            success: true,
+            context_id: id,
+            thread_id,
+            message,
+            version,
+            revision,
+            duplicate,
+        })
+    }
+
+    /// Stores up to 100 entries in one transaction.
+    ///
+    /// # Errors
+    /// As [`store_context`](Self::store_context); with `atomic` the first bad item is the error, named by its index.
+    pub async fn store_context_batch(
+        &self,
+        caller: &Caller,
+        request: StoreContextBatchRequest,
+        write: WriteContext,
+    ) -> Result<BatchReply> {
+        caller.require(Operation::StoreContextBatch)?;
+        let mut options = self
+            .writes
+            .options(caller, "store_context_batch", &request, &write)?;
+        let StoreContextBatchRequest { entries, atomic } = request;
+        let atomic = atomic.unwrap_or(true);
+        batch_size(entries.len(), "entries")?;
+        let mut total = 0;
+        let entries = entries.into_iter().map(|entry| {
+            let entry = validate::entry(entry, &self.limits, &mut total)?;
+            caller.require_thread(&entry.thread_id)?;
+            Ok(entry)
+        });
+        let Checked { items, failed } = Checked::new(entries, atomic, "entries")?;
+        let usage = items.iter().map(of_entry);
+        let bytes = usage.fold(0_u64, |sum, usage| sum.saturating_add(usage.bytes));
+        let admitted = self
+            .writes
+            .admit(
+                caller,
+                &options,
+                items.len(),
+                Usage {
+                    entries: items.len() as u64,
+                    artifacts: 0,
+                    bytes,
+                },
+            )
+            .await?;
+        let want_summaries: Vec<bool> = items
+            .iter()
+            .map(|entry| self.summaries.wants(&entry.text))
+            .collect();
+        let embeddings = self
+            .embeddings
+            .of_write(admitted, || {
+                items.iter().map(|entry| Some(entry.text.clone())).collect()
+            })
+            .await?;
+        options.embeddings = embeddings.items;
+        let written = if items.is_empty() {
+            nothing_written(&*self.store, &caller.owner).await?
+        } else {
+            self.store
+                .store_contexts(&caller.owner, items, atomic, options)
+                .await
+                .map_err(|e| e.into_error("entries"))?
+        };
+        self.summaries
+            .add_stored(&caller.owner, &want_summaries, &written.outcome);
+        let mut reply = batch_reply(written, failed, "Stored", |_| None, |_| None);
+        reply.message = self
+            .embeddings
+            .stored_message(reply.message, embeddings.pending);
+        Ok(reply)
+    }
+}
+
+/// What an entry adds to what its owner has.
+fn of_entry(entry: &NewEntry) -> Usage {
+    let NewEntry {
+        text,
+        metadata,
+        images,
+        ..
+    } = entry;
+    Usage {
+        entries: 1,
+        artifacts: 0,
+        bytes: stored_bytes(
+            text,
+            metadata.as_ref().map(Metadata::as_object),
+            images.as_deref(),
+        ),
+    }
+}

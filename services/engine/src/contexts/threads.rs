@@ -1,0 +1,56 @@
+//! Listing threads.
+
+use context_model::{ListThreadsReply, ListThreadsRequest, Operation, Result, Violations};
+
+use super::Contexts;
+use crate::access::Caller;
+use crate::error::store_error;
+use crate::{read, validate};
+
+/// Threads of one reply, at most, and when no limit is given.
+const MAX_THREADS: i64 = 1000;
+
+impl Contexts {
+    /// Threads with their counts, latest activity first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`; `SCOPE_MISSING` without `read`; the store's errors.
+    pub async fn list_threads(
+        &self,
+        caller: &Caller,
+        request: ListThreadsRequest,
+    ) -> Result<ListThreadsReply> {
+        caller.require(Operation::ListThreads)?;
+        let ListThreadsRequest {
+            limit,
+            offset,
+            min_revision,
+        } = request;
+        let mut violations = Violations::default();
+        let page = validate::page(
+            limit,
+            offset,
+            MAX_THREADS,
+            MAX_THREADS,
+            i64::from(u32::MAX),
+            &mut violations,
+        );
+        let min_revision = validate::min_revision(min_revision, &mut violations);
+        violations.finish(())?;
+        let found = self
+            .store
+            .list_threads(
+                &caller.owner,
+                caller.within().cloned(),
+                page,
+                read::at(min_revision),
+            )
+            .await
+            .map_err(store_error)?;
+        Ok(ListThreadsReply {
+            threads: found.threads,
+            total_threads: found.total,
+            revision: found.revision,
+        })
+    }
+}

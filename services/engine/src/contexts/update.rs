@@ -1,0 +1,183 @@
+//! Changing entries.
+
+use context_model::{
+    BatchReply, EntryUpdate, MetadataChange, Operation, Result, UpdateContextBatchRequest,
+    UpdateContextReply, UpdateContextRequest,
+};
+use context_store::{ItemOutcome, Usage};
+
+use super::Contexts;
+use super::batch::{Checked, batch_size};
+use super::outcome::{batch_reply, nothing_written, one_item, single};
+use crate::access::{Caller, WriteContext, stored_bytes};
+use crate::retrieval::WriteEmbeddings;
+use crate::validate;
+
+impl Contexts {
+    /// Changes one entry.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming each bad field; `CONTEXT_NOT_FOUND`; `VERSION_MISMATCH`; `SCOPE_MISSING` without
+    /// `write`; the store's errors.
+    pub async fn update_context(
+        &self,
+        caller: &Caller,
+        request: UpdateContextRequest,
+        write: WriteContext,
+    ) -> Result<UpdateContextReply> {
+        caller.require(Operation::UpdateContext)?;
+        let mut options = self
+            .writes
+            .options(caller, "update_context", &request, &write)?;
+        let update = validate::update(request, &self.limits, &mut 0)?;
+        self.reached(caller, &[update.id]).await?.check(update.id)?;
+        let admitted = self
+            .writes
+            .admit(
+                caller,
+                &options,
+                1,
+                Usage {
+                    bytes: of_update(&update),
+                    ..Usage::default()
+                },
+            )
+            .await?;
+        let wants_summary = update
+            .text
+            .as_deref()
+            .is_some_and(|text| self.summaries.wants(text));
+        let WriteEmbeddings { items, pending } = self
+            .embeddings
+            .of_write(admitted, || vec![update.text.clone()])
+            .await?;
+        options.embeddings = items;
+        let updated_fields = update.updated_fields();
+        let written = self
+            .store
+            .update_contexts(&caller.owner, vec![update], true, options)
+            .await
+            .map_err(one_item)?;
+        let (
+            ItemOutcome {
+                id,
+                version,
+                duplicate: _,
+            },
+            revision,
+        ) = single(written)?;
+        if wants_summary {
+            self.summaries.add(&caller.owner, id);
+        }
+        let message = self.embeddings.stored_message(
+            format!("Updated {} of context {id}", updated_fields.join(", ")),
+            pending,
+        );
+        Ok(UpdateContextReply {
+            success: true,
+            context_id: id,
+            updated_fields,
+            message,
+            version,
+            revision,
+        })
+    }
+
+    /// Changes up to 100 entries in one transaction.
+    ///
+    /// # Errors
+    /// As [`update_context`](Self::update_context); with `atomic` the first bad item is the error, named by its index.
+    pub async fn update_context_batch(
+        &self,
+        caller: &Caller,
+        request: UpdateContextBatchRequest,
+        write: WriteContext,
+    ) -> Result<BatchReply> {
+        caller.require(Operation::UpdateContextBatch)?;
+        let mut options = self
+            .writes
+            .options(caller, "update_context_batch", &request, &write)?;
+        let UpdateContextBatchRequest { updates, atomic } = request;
+        let atomic = atomic.unwrap_or(true);
+        batch_size(updates.len(), "updates")?;
+        let ids: Vec<i64> = updates.iter().map(|update| update.context_id).collect();
+        let mut total = 0;
+        let reached = self.reached(caller, &ids).await?;
+        let updates = updates.into_iter().map(|update| {
+            let update = validate::update(update, &self.limits, &mut total)?;
+            reached.check(update.id)?;
+            Ok(update)
+        });
+        let Checked { items, failed } = Checked::new(updates, atomic, "updates")?;
+        let bytes = items.iter().map(of_update).fold(0, u64::saturating_add);
+        let admitted = self
+            .writes
+            .admit(
+                caller,
+                &options,
+                items.len(),
+                Usage {
+                    bytes,
+                    ..Usage::default()
+                },
+            )
+            .await?;
+        let want_summaries: Vec<bool> = items
+            .iter()
+            .map(|update| {
+                update
+                    .text
+                    .as_deref()
+                    .is_some_and(|text| self.summaries.wants(text))
+            })
+            .collect();
+        let embeddings = self
+            .embeddings
+            .of_write(admitted, || {
+                items.iter().map(|update| update.text.clone()).collect()
+            })
+            .await?;
+        options.embeddings = embeddings.items;
+        let fields: Vec<Vec<String>> = items.iter().map(EntryUpdate::updated_fields).collect();
+        let written = if items.is_empty() {
+            nothing_written(&*self.store, &caller.owner).await?
+        } else {
+            self.store
+                .update_contexts(&caller.owner, items, atomic, options)
+                .await
+                .map_err(|e| e.into_error("updates"))?
+        };
+        self.summaries
+            .add_stored(&caller.owner, &want_summaries, &written.outcome);
+        let mut reply = batch_reply(
+            written,
+            failed,
+            "Updated",
+            |stored| fields.get(stored).cloned(),
+            |index| ids.get(index).copied(),
+        );
+        reply.message = self
+            .embeddings
+            .stored_message(reply.message, embeddings.pending);
+        Ok(reply)
+    }
+}
+
+/// The bytes that an update adds, at most.
+fn of_update(update: &EntryUpdate) -> u64 {
+    let EntryUpdate {
+        text,
+        metadata,
+        images,
+        ..
+    } = update;
+    let metadata = metadata.as_ref().map(|change| match change {
+        MetadataChange::Replace(metadata) => metadata.as_object(),
+        MetadataChange::Patch(patch) => patch,
+    });
+    stored_bytes(
+        text.as_deref().unwrap_or_default(),
+        metadata,
+        images.as_deref(),
+    )
+}

@@ -1,0 +1,102 @@
+//! The model in use, and the checks of what its provider returns.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use context_model::{Error, Reason, Result};
+use context_providers::{Embedder, ProviderError, QueryVectors};
+use context_store::EmbeddingModel;
+
+/// How long a search waits for the vector of its query.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A model whose vectors the store holds.
+pub(crate) struct ActiveModel {
+    pub embedder: Arc<dyn Embedder>,
+    pub model: EmbeddingModel,
+    /// Whether the vectors of tokens are stored with those of texts, and read when results are reranked.
+    pub stores_tokens: bool,
+}
+
+/// A provider's model as stores know it.
+pub(crate) fn model_of(embedder: &dyn Embedder) -> EmbeddingModel {
+    let found = embedder.model();
+    EmbeddingModel {
+        identity: found.identity(),
+        dimensions: u32::try_from(found.dimensions).unwrap_or(u32::MAX),
+    }
+}
+
+/// The error of an operation that needs semantic search.
+pub(crate) fn unavailable(reason: &str) -> Error {
+    Error::new(
+        Reason::FeatureUnavailable,
+        format!("semantic search is not available: {reason}"),
+    )
+}
+
+impl ActiveModel {
+    /// The query's vector, and those of its tokens where they come with it.
+    pub async fn of_query(&self, query: &str) -> Result<QueryVectors> {
+        let embedding = self.embedder.embed_query(query.to_owned());
+        let QueryVectors { vector, tokens } = tokio::time::timeout(QUERY_TIMEOUT, embedding)
+            .await
+            .unwrap_or_else(|_| Err(ProviderError::unavailable("it took too long")))
+            .map_err(provider_error)?;
+        let mut vectors =
+            checked(vec![vector], 1, self.model.dimensions).map_err(provider_error)?;
+        let vector = vectors
+            .pop()
+            .ok_or_else(|| provider_error(wrong("no vector")))?;
+        Ok(QueryVectors { vector, tokens })
+    }
+}
+
+fn wrong(what: &str) -> ProviderError {
+    ProviderError::Malformed(what.to_owned())
+}
+
+/// Vectors as they were asked for, scaled to length 1 whatever the provider did.
+///
+/// # Errors
+/// Another number of vectors, another length, or one without a direction.
+pub(super) fn checked(
+    mut vectors: Vec<Vec<f32>>,
+    count: usize,
+    dimensions: u32,
+) -> Result<Vec<Vec<f32>>, ProviderError> {
+    if vectors.len() != count {
+        return Err(wrong("it has another number of vectors than of texts"));
+    }
+    for vector in &mut vectors {
+        if u32::try_from(vector.len()) != Ok(dimensions) {
+            return Err(wrong("a vector has another length than the model's"));
+        }
+        let length = vector
+            .iter()
+            .map(|value| f64::from(*value) * f64::from(*value))
+            .sum::<f64>()
+            .sqrt();
+        if !length.is_finite() || length < 1e-12 {
+            return Err(wrong("a vector has no direction"));
+        }
+        vector
+            .iter_mut()
+            .for_each(|value| *value = (f64::from(*value) / length) as f32);
+    }
+    Ok(vectors)
+}
+
+/// The error of an operation whose embedding failed.
+pub(crate) fn provider_error(error: ProviderError) -> Error {
+    let message = format!("no embedding could be made: {error}");
+    match error {
+        ProviderError::Unavailable { retry_after, .. } => {
+            Error::new(Reason::StoreUnavailable, message)
+                .with_retry_after(retry_after.unwrap_or(Duration::from_secs(1)))
+        }
+        ProviderError::Refused(_) | ProviderError::Malformed(_) => {
+            Error::new(Reason::FeatureUnavailable, message)
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Searching by filters alone.
+
+use std::time::Instant;
+
+use context_model::{Operation, Result, SearchContextReply, SearchContextRequest, Violations};
+
+use super::Retrieval;
+use super::hits::sound;
+use crate::access::Caller;
+use crate::error::store_error;
+use crate::{read, validate};
+
+impl Retrieval {
+    /// Entries that satisfy the filters, newest first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` naming each bad field; `RESULT_TOO_LARGE`; `SCOPE_MISSING` without `read`; the store's errors.
+    pub async fn search_context(
+        &self,
+        caller: &Caller,
+        mut request: SearchContextRequest,
+    ) -> Result<SearchContextReply> {
+        caller.require(Operation::SearchContext)?;
+        let started = Instant::now();
+        let mut violations = Violations::default();
+        let page = validate::page(
+            request.limit,
+            request.offset,
+            30,
+            100,
+            i64::from(u32::MAX),
+            &mut violations,
+        );
+        let min_revision = validate::min_revision(request.min_revision, &mut violations);
+        let (filter, filters) = caller.filter(request.take_filters(), &mut violations);
+        violations.finish(())?;
+        let explain = request.explain_query.unwrap_or(false);
+        let selection = self.selection(caller, request.include_images, explain, self.shown_chars());
+        let found = self
+            .store
+            .search_contexts(
+                &caller.owner,
+                filter,
+                page,
+                selection,
+                read::at(min_revision),
+            )
+            .await
+            .map_err(store_error)?;
+        let (entries, _) = sound(found.entries);
+        let results: Vec<_> = entries
+            .into_iter()
+            .map(|entry| self.hit(entry, None, None))
+            .collect();
+        let stats = explain.then(|| self.stats(started, filters, results.len(), found.plan, None));
+        Ok(SearchContextReply {
+            count: results.len() as i64,
+            results,
+            stats,
+            revision: found.revision,
+        })
+    }
+}

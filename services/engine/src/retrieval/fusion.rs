@@ -1,0 +1,303 @@
+//! Fusing rankings.
+
+use std::collections::HashMap;
+
+use context_store::{RankedByMeaning, RankedByWords, Ranking};
+
+/// Places of each ranking that are fused first.
+pub(super) const SHALLOW: usize = 200;
+
+/// How two rankings become one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Fusion {
+    /// The sum of `1 / (k + rank)` (Cormack, Clarke, Büttcher, SIGIR 2009).
+    ReciprocalRank {
+        /// The constant k.
+        k: f64,
+        /// The places of each ranking that are summed. With k = 60 two places near the hundredth weigh more than one first
+        /// place, so that summing deep rankings nearly averages them, and a poor one drags a good one down. An entry that
+        /// is in neither window counts with its better place alone, which is less than any place in a window, so that
+        /// the order is the same however deep the rankings are.
+        window: i64,
+    },
+    /// A weighted sum of the scores, each scaled to 0 to 1 within its ranking.
+    Convex,
+}
+
+/// Weight of full-text scores in a convex sum; semantic scores have the rest.
+const WORDS_WEIGHT: f64 = 0.6;
+/// The same in the blend.
+const BLENDED_WORDS_WEIGHT: f64 = 0.65;
+
+impl Fusion {
+    /// The name on the wire.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReciprocalRank { .. } => "rrf",
+            Self::Convex => "convex",
+        }
+    }
+}
+
+/// An entry of a fused ranking.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Fused {
+    pub id: i64,
+    /// Higher is better.
+    pub score: f64,
+    /// What a reranker chooses its candidates by and blends with: a weighted sum of the scores, whatever the fusion.
+    /// Ranks say little about how much better the first is than the tenth. Deeper places are below 0.
+    pub blend: f64,
+    /// The rank in full-text search, from 1, if it counts.
+    pub fts_rank: Option<i64>,
+    /// The score of full-text search.
+    pub fts_score: Option<f64>,
+    /// The rank in semantic search, from 1, if it counts.
+    pub semantic_rank: Option<i64>,
+    /// What semantic search found.
+    pub semantic: Option<RankedByMeaning>,
+}
+
+/// Where the parts of rankings end whose places are fused among themselves, one part after the other. Rankings
+/// are asked for to one of these depths or to the greatest there is, so that the order never depends on the page.
+const PARTS: [usize; 4] = [0, SHALLOW, 1_000, usize::MAX];
+
+/// Fuses the rankings, best first, then the greater id.
+pub(super) fn fuse(ranking: &Ranking, fusion: Fusion) -> Vec<Fused> {
+    let mut fused: Vec<Fused> = Vec::with_capacity(ranking.fts.len() + ranking.semantic.len());
+    let mut seen = std::collections::HashSet::new();
+    for places in PARTS.windows(2) {
+        let of = |len: usize| places[0].min(len)..places[1].min(len);
+        let (words, semantic) = (
+            &ranking.fts[of(ranking.fts.len())],
+            &ranking.semantic[of(ranking.semantic.len())],
+        );
+        let first = i64::try_from(places[0]).unwrap_or(0) + 1;
+        fused.extend(
+            part(words, semantic, first, fusion)
+                .into_iter()
+                .filter(|entry| seen.insert(entry.id)),
+        );
+    }
+    fused
+}
+
+fn part(
+    words: &[RankedByWords],
+    semantic: &[RankedByMeaning],
+    first: i64,
+    fusion: Fusion,
+) -> Vec<Fused> {
+    let mut entries: HashMap<i64, Fused> = HashMap::with_capacity(words.len() + semantic.len());
+    for (rank, found) in (first..).zip(words) {
+        let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
+        (entry.fts_rank, entry.fts_score) = (Some(rank), Some(found.score));
+    }
+    for (rank, found) in (first..).zip(semantic) {
+        let entry = entries.entry(found.id).or_insert(Fused::of(found.id));
+        (entry.semantic_rank, entry.semantic) = (Some(rank), Some(*found));
+    }
+    let of_fts = scale(words.iter().map(|found| found.score));
+    // A smaller distance is a better score.
+    let of_semantic = scale(semantic.iter().map(|found| -found.distance));
+    let mut fused: Vec<Fused> = entries.into_values().collect();
+    for entry in &mut fused {
+        let fts = entry.fts_score.map_or(0.0, &of_fts);
+        let semantic = entry
+            .semantic
+            .map_or(0.0, |found| of_semantic(-found.distance));
+        let convex = |weight: f64| weight * fts + (1.0 - weight) * semantic;
+        entry.blend = if first == 1 {
+            convex(BLENDED_WORDS_WEIGHT)
+        } else {
+            convex(BLENDED_WORDS_WEIGHT) - 1.0
+        };
+        entry.score = match fusion {
+            Fusion::ReciprocalRank { k, window } => {
+                entry.keep_ranks_that_count(window);
+                entry.ranks().map(|rank| 1.0 / (k + rank as f64)).sum()
+            }
+            Fusion::Convex => convex(WORDS_WEIGHT),
+        };
+    }
+    fused.sort_unstable_by(|a, b| b.score.total_cmp(&a.score).then(b.id.cmp(&a.id)));
+    fused
+}
+
+impl Fused {
+    const fn of(id: i64) -> Self {
+        Self {
+            id,
+            score: 0.0,
+            blend: 0.0,
+            fts_rank: None,
+            fts_score: None,
+            semantic_rank: None,
+            semantic: None,
+        }
+    }
+
+    fn ranks(&self) -> impl Iterator<Item = i64> + use<> {
+        [self.fts_rank, self.semantic_rank].into_iter().flatten()
+    }
+
+    /// Those up to `window`, else the better one.
+    fn keep_ranks_that_count(&mut self, window: i64) {
+        let within = |rank: Option<i64>| rank.filter(|rank| *rank <= window);
+        let (fts, semantic) = (within(self.fts_rank), within(self.semantic_rank));
+        if fts.or(semantic).is_some() {
+            (self.fts_rank, self.semantic_rank) = (fts, semantic);
+        } else if let (Some(fts), Some(semantic)) = (self.fts_rank, self.semantic_rank) {
+            if semantic < fts {
+                self.fts_rank = None
+            } else {
+                self.semantic_rank = None
+            }
+        }
+    }
+}
+
+/// Scales values so that the least becomes 0 and the greatest 1; equal ones become 1.
+pub(super) fn scale(values: impl Iterator<Item = f64>) -> impl Fn(f64) -> f64 {
+    let (least, greatest) = values.fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(least, greatest), value| (least.min(value), greatest.max(value)),
+    );
+    move |value| {
+        if greatest > least {
+            (value - least) / (greatest - least)
+        } else {
+            1.0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RRF: Fusion = Fusion::ReciprocalRank {
+        k: 60.0,
+        window: 15,
+    };
+
+    fn ranking(words: &[i64], semantic: &[i64]) -> Ranking {
+        let words = words.iter().enumerate().map(|(place, id)| RankedByWords {
+            id: *id,
+            score: 10.0 / (1.0 + place as f64),
+        });
+        let semantic = semantic
+            .iter()
+            .enumerate()
+            .map(|(place, id)| RankedByMeaning {
+                id: *id,
+                distance: place as f64 / 1000.0,
+                position: 0,
+                start: 0,
+                end: 1,
+            });
+        Ranking {
+            fts: words.collect(),
+            semantic: semantic.collect(),
+            ..Ranking::default()
+        }
+    }
+
+    #[test]
+    fn reciprocal_ranks_are_summed_exactly() {
+        let fused = fuse(&ranking(&[7, 8], &[8, 9]), RRF);
+        let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
+        assert_eq!(
+            scores,
+            [
+                (8, 1.0 / 62.0 + 1.0 / 61.0),
+                (7, 1.0 / 61.0),
+                (9, 1.0 / 62.0)
+            ]
+        );
+        assert_eq!(
+            (fused[0].fts_rank, fused[0].semantic_rank),
+            (Some(2), Some(1))
+        );
+    }
+
+    #[test]
+    fn only_places_within_the_window_are_summed_and_others_come_after_them() {
+        let rrf = Fusion::ReciprocalRank { k: 60.0, window: 2 };
+        // 3 is third in full text and first in semantic, 4 is third in semantic and fourth in full text, 5 the fifth of both.
+        let fused = fuse(&ranking(&[1, 2, 3, 4, 5], &[3, 6, 4, 7, 5]), rrf);
+        let found: Vec<_> = fused
+            .iter()
+            .map(|entry| (entry.id, entry.fts_rank, entry.semantic_rank))
+            .collect();
+        let expected = [
+            (3, None, Some(1)),
+            (1, Some(1), None),
+            (6, None, Some(2)),
+            (2, Some(2), None),
+            (4, None, Some(3)),
+            (7, None, Some(4)),
+            (5, Some(5), None),
+        ];
+        assert_eq!(found, expected);
+        for entry in &fused {
+            let sum: f64 = entry.ranks().map(|rank| 1.0 / (60.0 + rank as f64)).sum();
+            assert_eq!(entry.score, sum);
+        }
+        assert!(
+            fused
+                .iter()
+                .all(|entry| entry.id != 5 || entry.fts_score.is_some() && entry.semantic.is_some()),
+            "scores stay"
+        );
+    }
+
+    #[test]
+    fn a_convex_sum_weighs_scaled_scores() {
+        let fused = fuse(&ranking(&[7, 8], &[8, 9]), Fusion::Convex);
+        let scores: Vec<(i64, f64)> = fused.iter().map(|entry| (entry.id, entry.score)).collect();
+        assert_eq!(scores, [(7, 0.6), (8, 0.4), (9, 0.0)]);
+    }
+
+    #[test]
+    fn the_blend_is_the_same_whatever_the_fusion_and_deeper_places_are_below_it() {
+        let both = ranking(&[7, 8], &[8, 9]);
+        let blends = |fusion| {
+            let mut blends: Vec<(i64, f64)> = fuse(&both, fusion)
+                .iter()
+                .map(|entry| (entry.id, entry.blend))
+                .collect();
+            blends.sort_unstable_by_key(|(id, _)| *id);
+            blends
+        };
+        assert_eq!(blends(Fusion::Convex), [(7, 0.65), (8, 0.35), (9, 0.0)]);
+        assert_eq!(blends(RRF), blends(Fusion::Convex));
+        let all: Vec<i64> = (1..=500).collect();
+        let deep = fuse(&ranking(&all, &all), Fusion::Convex);
+        assert!(
+            deep[..SHALLOW].iter().all(|entry| entry.blend >= 0.0)
+                && deep[SHALLOW..].iter().all(|entry| entry.blend <= 0.0)
+        );
+    }
+
+    #[test]
+    fn deeper_places_follow_and_never_change_what_is_before_them() {
+        let all: Vec<i64> = (1..=3000).collect();
+        let reversed: Vec<i64> = (1..=3000).rev().collect();
+        for fusion in [RRF, Fusion::Convex] {
+            let deep = fuse(&ranking(&all, &reversed), fusion);
+            for places in [SHALLOW, 1_000] {
+                let shallow = fuse(&ranking(&all[..places], &reversed[..places]), fusion);
+                assert_eq!(deep[..shallow.len()], shallow, "{places} {fusion:?}");
+            }
+        }
+        let deep = fuse(&ranking(&all, &reversed), RRF);
+        assert!(
+            deep.is_sorted_by(|a, b| a.score >= b.score),
+            "and are worth less"
+        );
+        let mut ids: Vec<i64> = deep.iter().map(|entry| entry.id).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, all, "each entry once");
+    }
+}

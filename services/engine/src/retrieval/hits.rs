@@ -1,0 +1,115 @@
+//! Entries as search results show them.
+
+use std::time::Instant;
+
+use context_model::{QueryStats, Scores, SearchHit};
+use context_store::{RowSelection, StoredEntry, seal};
+
+use super::Retrieval;
+use super::truncate::truncate;
+use crate::access::Caller;
+
+/// Parts what is as it was stored from what is not, which is counted, logged and left out, with a warning for each.
+pub(super) fn sound(entries: Vec<StoredEntry>) -> (Vec<StoredEntry>, Vec<String>) {
+    let mut warnings = Vec::new();
+    let mut keep = |entry: &StoredEntry| {
+        let Some(part) = entry.damage else {
+            return true;
+        };
+        let error = seal::refuse_context(entry.id, part);
+        tracing::error!("An entry was left out of a search: {}", error.message);
+        warnings.push(format!(
+            "context {} is left out: {}",
+            entry.id, error.message
+        ));
+        false
+    };
+    let entries = entries.into_iter().filter(&mut keep).collect();
+    (entries, warnings)
+}
+
+impl Retrieval {
+    /// Characters of a text that a result needs: one more than shown tells that there is more.
+    pub(super) fn shown_chars(&self) -> Option<u32> {
+        u32::try_from(self.search.truncation_length + 1).ok()
+    }
+
+    /// An entry as a result shows it.
+    pub(super) fn hit(
+        &self,
+        entry: StoredEntry,
+        scores: Option<Scores>,
+        highlighted: Option<String>,
+    ) -> SearchHit {
+        let StoredEntry {
+            id,
+            thread_id,
+            source,
+            content_type,
+            text,
+            summary,
+            metadata,
+            tags,
+            created_at,
+            updated_at,
+            version,
+            images,
+            damage: _,
+        } = entry;
+        let (text_content, is_text_content_truncated) =
+            truncate(text, self.search.truncation_length);
+        SearchHit {
+            id,
+            thread_id,
+            source,
+            content_type,
+            text_content,
+            summary,
+            is_text_content_truncated,
+            metadata,
+            tags,
+            created_at,
+            updated_at,
+            version,
+            images,
+            scores,
+            highlighted,
+        }
+    }
+
+    /// What of each entry a search reads.
+    pub(super) fn selection(
+        &self,
+        caller: &Caller,
+        include_images: Option<bool>,
+        explain: bool,
+        text_chars: Option<u32>,
+    ) -> RowSelection {
+        RowSelection {
+            images: include_images.unwrap_or(false),
+            text_chars,
+            explain,
+            max_bytes: self.max_reply_bytes,
+            memory: caller.memory.clone(),
+        }
+    }
+
+    /// How a search went, for a caller who asked.
+    pub(super) fn stats(
+        &self,
+        started: Instant,
+        filters: usize,
+        rows: usize,
+        query_plan: Vec<String>,
+        capped_at: Option<u32>,
+    ) -> QueryStats {
+        QueryStats {
+            execution_time_ms: (started.elapsed().as_secs_f64() * 1e6).round() / 1e3,
+            filters_applied: filters as i64,
+            rows_returned: rows as i64,
+            backend: self.store.backend().to_owned(),
+            query_plan,
+            ranking_cap: capped_at.map(i64::from),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The state of the searches, as statistics show it.
+
+use std::sync::Arc;
+
+use context_model::{ChunkingStatus, FtsStatus, RerankingStatus, Result, SemanticSearchStatus};
+use context_store::StoreStatistics;
+
+use super::Retrieval;
+use crate::access::Caller;
+use crate::config::Switch;
+use crate::coverage::percentage;
+use crate::error::store_error;
+
+impl Retrieval {
+    /// The state of full-text search, among these counts.
+    pub(crate) fn full_text_status(&self, counts: &StoreStatistics) -> FtsStatus {
+        let is_on = self.search.fts_on();
+        FtsStatus {
+            enabled: is_on,
+            available: is_on,
+            reason: (!is_on).then(|| "switched off by ENABLE_FTS=false".to_owned()),
+            language: self.analyzer.language().name().to_owned(),
+            backend: self.store.backend().to_owned(),
+            engine: counts.fts_engine.to_owned(),
+            indexed_entries: counts.indexed_entries,
+            coverage_percentage: percentage(counts.indexed_entries, counts.total_entries),
+        }
+    }
+
+    /// The state of what needs embeddings.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn semantic_status(
+        &self,
+        caller: &Caller,
+        total_entries: i64,
+    ) -> Result<(SemanticSearchStatus, ChunkingStatus, RerankingStatus)> {
+        let active = self.embeddings.model();
+        let on = active.is_ok();
+        let enabled = on || self.embeddings.is_awaited();
+        let reason = active.as_ref().err().cloned();
+        let embedding_count = match &active {
+            Ok(active) => self
+                .store
+                .vectors()
+                .embedded_entries(&caller.owner, &active.model, caller.within().cloned())
+                .await
+                .map_err(store_error)?,
+            Err(_) => 0,
+        };
+        let embedder = active.ok().map(|active| Arc::clone(&active.embedder));
+        let model = embedder.as_ref().map(|embedder| embedder.model().clone());
+        let sizes = embedder.as_ref().map(|embedder| embedder.chunk_sizes());
+        let semantic = SemanticSearchStatus {
+            enabled,
+            available: on,
+            reason: reason.clone(),
+            model: model.as_ref().map(|model| model.name.clone()),
+            dimensions: model.as_ref().map(|model| model.dimensions as i64),
+            embedding_count,
+            coverage_percentage: if on {
+                percentage(embedding_count, total_entries)
+            } else {
+                0.0
+            },
+        };
+        let chunking = ChunkingStatus {
+            enabled: on,
+            available: on,
+            reason: reason.clone(),
+            chunk_size: sizes.map(|sizes| sizes.target as i64),
+            chunk_overlap: sizes.map(|sizes| sizes.overlap as i64),
+            aggregation: "max".to_owned(),
+        };
+        let (reranks, reranker) = (self.reranked() > 0, self.reranker.get());
+        let why_not = match self.reranking.enabled {
+            Switch::False => Some("switched off by ENABLE_RERANKING=false".to_owned()),
+            Switch::True | Switch::Auto => Some(reason.unwrap_or_else(|| {
+                "this embedding provider gives no vectors of tokens; set RERANK_PROVIDER".to_owned()
+            })),
+        };
+        let reranking = RerankingStatus {
+            enabled: reranks,
+            available: reranks,
+            reason: why_not.filter(|_| !reranks),
+            provider: reranks.then(|| {
+                reranker
+                    .as_ref()
+                    .map_or("late_interaction", |reranker| reranker.provider())
+                    .to_owned()
+            }),
+            model: match &reranker {
+                Some(reranker) if reranks => Some(reranker.model().to_owned()),
+                _ => model.filter(|_| reranks).map(|model| model.name),
+            },
+        };
+        Ok((semantic, chunking, reranking))
+    }
+}

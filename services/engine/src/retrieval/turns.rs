@@ -1,0 +1,116 @@
+//! What an entry's predecessors in its thread lend it when it is judged: in a conversation the question often has the words
+//! that are looked for, and the turn after it the answer.
+
+use std::time::Duration;
+
+use context_model::Timestamp;
+
+/// Smaller factors count as 0.
+const LEAST_FACTOR: f32 = 0.1;
+
+/// An entry that is judged.
+#[derive(Debug)]
+pub(super) struct Turn {
+    pub id: i64,
+    pub thread_id: String,
+    pub created_at: Timestamp,
+    /// How near its nearest token comes to each token of the query, 0 to 1.
+    pub similarities: Vec<f32>,
+}
+
+/// How near each entry comes to each token of the query when what was said before it counts too: `weight`, 0 to 1, for the
+/// entry just before it in its thread, and once more `weight` for each further step back in the owner's ids. Only
+/// entries among `turns` count, that are older by `gap` at most.
+pub(super) fn with_those_before(
+    turns: &[Turn],
+    weight: f64,
+    gap: Duration,
+) -> Vec<(i64, Vec<f32>)> {
+    let gap = i64::try_from(gap.as_micros()).unwrap_or(i64::MAX);
+    let of = |turn: &Turn| {
+        let mut similarities = turn.similarities.clone();
+        for before in turns {
+            let age = turn
+                .created_at
+                .micros()
+                .saturating_sub(before.created_at.micros());
+            if before.id >= turn.id
+                || before.thread_id != turn.thread_id
+                || !(0..=gap).contains(&age)
+            {
+                continue;
+            }
+            let steps = i32::try_from(turn.id - before.id).unwrap_or(i32::MAX);
+            let factor = weight.powi(steps) as f32;
+            if factor < LEAST_FACTOR {
+                continue;
+            }
+            for (own, lent) in similarities.iter_mut().zip(&before.similarities) {
+                *own = own.max(factor * lent);
+            }
+        }
+        (turn.id, similarities)
+    };
+    turns.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GAP: Duration = Duration::from_secs(1800);
+
+    fn turn(id: i64, thread_id: &str, minute: i64, similarities: [f32; 2]) -> Turn {
+        Turn {
+            id,
+            thread_id: thread_id.to_owned(),
+            created_at: Timestamp(minute * 60_000_000),
+            similarities: similarities.to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_nearest_predecessor_lends_most_and_nothing_is_taken_away() {
+        let turns = [
+            turn(1, "t", 0, [1.0, 0.2]),
+            turn(2, "t", 1, [0.1, 0.3]),
+            turn(3, "t", 2, [0.6, 0.0]),
+        ];
+        let found = with_those_before(&turns, 0.5, GAP);
+        assert_eq!(
+            found,
+            [
+                (1, vec![1.0, 0.2]),
+                (2, vec![0.5, 0.3]),
+                (3, vec![0.6, 0.15])
+            ]
+        );
+        assert_eq!(
+            with_those_before(&turns, 0.0, GAP)[1].1,
+            [0.1, 0.3],
+            "a weight of 0 turns it off"
+        );
+    }
+
+    #[test]
+    fn other_threads_later_entries_and_older_conversations_lend_nothing() {
+        let turns = [
+            turn(1, "other", 0, [1.0, 1.0]),
+            turn(2, "t", 0, [1.0, 1.0]),
+            turn(3, "t", 31, [0.0, 0.0]),
+            turn(4, "t", 32, [0.9, 0.9]),
+        ];
+        let found = with_those_before(&turns, 0.9, GAP);
+        assert_eq!(found[2], (3, vec![0.0, 0.0]));
+    }
+
+    #[test]
+    fn far_ids_do_not_overflow() {
+        let turns = [
+            turn(1, "t", 0, [1.0, 1.0]),
+            turn(i64::MAX, "t", 0, [0.0, 0.0]),
+        ];
+        assert_eq!(with_those_before(&turns, 1.0, GAP)[1].1, [1.0, 1.0]);
+        assert_eq!(with_those_before(&turns, 0.99, GAP)[1].1, [0.0, 0.0]);
+    }
+}

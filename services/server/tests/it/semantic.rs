@@ -1,0 +1,1115 @@
+//! Search by meaning, with a small network of random weights: equal texts are near, and nothing has to be downloaded.
+//! On every database there is.
+
+use std::sync::{Arc, Mutex};
+
+use context_providers::local::{ChunkWish, LocalEmbedder, ModelDirectory, Prefixes};
+use context_providers::{
+    Embedder, Model, ProviderError, QueryVectors, Role, TextVectors, TokenVectors,
+};
+use context_test_postgres::TestDatabase;
+use context_text::ChunkSizes;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::service::Service;
+
+/// The network that the tests of `context-bert` compare with.
+fn model() -> String {
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../bert/tests/reference/cross-encoder"
+    )
+    .to_owned()
+}
+
+fn with_model() -> Vec<String> {
+    vec![
+        "--embedding-provider=auto".to_owned(),
+        "--embedding-model-path".to_owned(),
+        model(),
+    ]
+}
+
+/// A database on which services of a test start, one after the other or together.
+struct Database {
+    flags: Vec<String>,
+    _file: TempDir,
+    _server: Option<TestDatabase>,
+}
+
+impl Database {
+    fn sqlite() -> Self {
+        let directory = TempDir::new().unwrap();
+        let flags = vec![
+            "--db-path".to_owned(),
+            directory.path().join("contexts.db").display().to_string(),
+        ];
+        Self {
+            flags,
+            _file: directory,
+            _server: None,
+        }
+    }
+
+    async fn postgres() -> Option<Self> {
+        let server = TestDatabase::empty().await?;
+        let string = format!("--postgresql-connection-string={}", server.url());
+        let flags = vec![
+            "--storage-backend=postgresql".to_owned(),
+            string,
+            "--postgresql-pool-size=8".to_owned(),
+        ];
+        Some(Self {
+            flags,
+            _file: TempDir::new().unwrap(),
+            _server: Some(server),
+        })
+    }
+
+    /// Without a server, SQLite alone.
+    async fn all() -> Vec<Self> {
+        [Some(Self::sqlite()), Self::postgres().await]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    async fn start(&self, flags: &[String]) -> Service {
+        start(&[flags, &self.flags].concat()).await
+    }
+}
+
+async fn start(flags: &[String]) -> Service {
+    Service::start_with(&flags.iter().map(String::as_str).collect::<Vec<_>>()).await
+}
+
+async fn search(service: &Service, kind: &str, body: Value) -> Value {
+    let reply = service
+        .post(&format!("/v1/contexts/search/{kind}"), body)
+        .send()
+        .await;
+    let found = reply.json();
+    assert_eq!(reply.status.as_u16(), 200, "{found}");
+    found
+}
+
+fn ids(found: &Value) -> Vec<i64> {
+    found["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["id"].as_i64().unwrap())
+        .collect()
+}
+
+const TEXTS: [&str; 4] = [
+    "the database stores every context entry",
+    "agents search threads for meaning",
+    "why did we choose the embedded service",
+    "tags and metadata",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_is_found_by_meaning_when_the_call_returns() {
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        let mut stored = Vec::new();
+        for text in TEXTS {
+            stored.push(service.store("t", text).await);
+            let found = search(&service, "semantic", json!({"query": text, "limit": 1})).await;
+            assert_eq!(ids(&found), stored[stored.len() - 1..]);
+            let scores = &found["results"][0]["scores"];
+            assert!(
+                scores["semantic_distance"].as_f64().unwrap() < 1e-2,
+                "{scores}"
+            );
+            assert!(scores["semantic_rank"].is_null());
+        }
+        let reply = service
+            .patch(
+                &format!("/v1/contexts/{}", stored[0]),
+                json!({"text": "agents and tags"}),
+            )
+            .send()
+            .await;
+        assert_eq!(reply.status.as_u16(), 200);
+        let found = search(
+            &service,
+            "semantic",
+            json!({"query": "agents and tags", "limit": 1}),
+        )
+        .await;
+        assert_eq!(ids(&found), stored[..1]);
+        service
+            .delete(&format!("/v1/contexts/{}", stored[0]))
+            .send()
+            .await;
+        let found = search(
+            &service,
+            "semantic",
+            json!({"query": "agents and tags", "explain_query": true}),
+        )
+        .await;
+        assert!(!ids(&found).contains(&stored[0]));
+        assert!(!found["stats"]["query_plan"].as_array().unwrap().is_empty());
+        let statistics = service.get("/v1/statistics").send().await.json();
+        assert_eq!(statistics["semantic_search"]["embedding_count"], 3);
+        assert_eq!(statistics["semantic_search"]["coverage_percentage"], 100.0);
+        assert_eq!(statistics["semantic_search"]["dimensions"], 48);
+        assert_eq!(statistics["reranking"]["enabled"], true);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hybrid_search_fuses_words_and_meaning_by_the_documented_formula() {
+    for database in Database::all().await {
+        let mut flags = with_model();
+        flags.extend(["--enable-reranking".to_owned(), "false".to_owned()]);
+        let service = database.start(&flags).await;
+        let mut stored = Vec::new();
+        for text in TEXTS {
+            stored.push(service.store("t", text).await);
+        }
+        let found = search(
+            &service,
+            "hybrid",
+            json!({"query": "tags and metadata", "rrf_k": 10}),
+        )
+        .await;
+        assert_eq!(found["search_modes_used"], json!(["fts", "semantic"]));
+        assert_eq!(found["results"][0]["id"], stored[3]);
+        for hit in found["results"].as_array().unwrap() {
+            let scores = &hit["scores"];
+            let term = |rank: &str| {
+                scores[rank]
+                    .as_i64()
+                    .map_or(0.0, |rank| 1.0 / (10.0 + rank as f64))
+            };
+            let expected = term("fts_rank") + term("semantic_rank");
+            assert!(
+                (scores["rrf"].as_f64().unwrap() - expected).abs() < 1e-12,
+                "{scores}"
+            );
+            assert!(scores["rerank_score"].is_null());
+        }
+        let only = search(
+            &service,
+            "hybrid",
+            json!({"query": "tags", "search_modes": ["semantic"]}),
+        )
+        .await;
+        assert_eq!(
+            (&only["search_modes_used"], &only["fts_count"]),
+            (&json!(["semantic"]), &json!(0))
+        );
+        let convex = search(
+            &service,
+            "hybrid",
+            json!({"query": "tags and metadata", "fusion_method": "convex"}),
+        )
+        .await;
+        assert_eq!(convex["fusion_method"], "convex");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_ranked_results_neither_repeat_nor_skip_with_and_without_reranking() {
+    let (with, without) = (Database::all().await, Database::all().await);
+    for (reranking, database) in with
+        .iter()
+        .map(|database| ("true", database))
+        .chain(without.iter().map(|database| ("false", database)))
+    {
+        let mut flags = with_model();
+        flags.extend(["--enable-reranking".to_owned(), reranking.to_owned()]);
+        let service = database.start(&flags).await;
+        let words = [
+            "database", "context", "tags", "metadata", "agents", "threads", "service",
+        ];
+        for n in 0..70 {
+            let text = format!(
+                "{} {} {}",
+                words[n % 7],
+                words[n / 7 % 7],
+                words[(n * 5 + 3) % 7]
+            );
+            service.store(&format!("t{n}"), &text).await;
+        }
+        for kind in ["semantic", "hybrid"] {
+            let whole = ids(&search(
+                &service,
+                kind,
+                json!({"query": "database agents", "limit": 100}),
+            )
+            .await);
+            assert_eq!(whole.len(), 70, "{kind}");
+            let mut paged = Vec::new();
+            for offset in (0..70).step_by(9) {
+                paged.extend(ids(&search(
+                    &service,
+                    kind,
+                    json!({"query": "database agents", "limit": 9, "offset": offset}),
+                )
+                .await));
+            }
+            assert_eq!(paged, whole, "{kind}, reranking {reranking}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_narrows_what_is_near_without_starving_it() {
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        for n in 0..30 {
+            service
+                .store(
+                    "many",
+                    &format!("the database {}", "tags ".repeat(n % 5 + 1)),
+                )
+                .await;
+        }
+        let other = service.store("other", "agents search threads").await;
+        for kind in ["semantic", "hybrid"] {
+            let found = search(
+                &service,
+                kind,
+                json!({"query": "the database tags", "thread_id": "other"}),
+            )
+            .await;
+            assert_eq!(ids(&found), [other], "{kind}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_a_time_without_a_model_are_embedded_when_there_is_one() {
+    for database in Database::all().await {
+        let service = database
+            .start(&["--embedding-provider=none".to_owned()])
+            .await;
+        let mut stored = Vec::new();
+        for text in TEXTS {
+            stored.push(service.store("t", text).await);
+        }
+        let refused = service
+            .post("/v1/contexts/search/semantic", json!({"query": "tags"}))
+            .send()
+            .await;
+        assert!(
+            refused.json()["detail"]
+                .as_str()
+                .unwrap()
+                .contains("EMBEDDING_PROVIDER=none"),
+            "{}",
+            refused.json()
+        );
+        let degraded = search(&service, "hybrid", json!({"query": "tags"})).await;
+        assert_eq!(degraded["search_modes_used"], json!(["fts"]));
+        assert_eq!(degraded["warnings"].as_array().unwrap().len(), 1);
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&with_model()).await;
+        let embedded = async {
+            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"]
+                != 4
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), embedded)
+            .await
+            .expect("all are embedded in time");
+        assert_eq!(
+            ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await),
+            stored[1..2]
+        );
+        service.begin_stop();
+        service.stopped().await;
+        let service = database.start(&with_model()).await;
+        assert_eq!(
+            ids(&search(&service, "semantic", json!({"query": TEXTS[1], "limit": 1})).await),
+            stored[1..2],
+            "after a restart"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_text_is_found_by_any_part_of_it() {
+    for database in Database::all().await {
+        let service = database.start(&with_model()).await;
+        let long = format!(
+            "{}\n\nagents search threads for meaning\n\n{}",
+            "the database stores tags. ".repeat(60),
+            "why did we choose. ".repeat(60)
+        );
+        let id = service.store("t", &long).await;
+        service.store("t", "metadata").await;
+        let found = search(
+            &service,
+            "semantic",
+            json!({"query": "why did we choose.", "limit": 1}),
+        )
+        .await;
+        assert_eq!(ids(&found), [id]);
+    }
+}
+
+/// A server that embeds as Ollama does: a text's vector depends on its letters. It fails at texts with poison.
+async fn ollama(listener: tokio::net::TcpListener) {
+    let embed = |axum::Json(request): axum::Json<Value>| async move {
+        let vector = |text: &Value| {
+            let mut counts = [1.0; 26];
+            for letter in text
+                .as_str()
+                .unwrap_or_default()
+                .bytes()
+                .filter(u8::is_ascii_lowercase)
+            {
+                counts[usize::from(letter - b'a')] += 1.0;
+            }
+            json!(counts)
+        };
+        let texts = request["input"].as_array().unwrap();
+        if texts
+            .iter()
+            .any(|text| text.as_str().is_some_and(|text| text.contains("poison")))
+        {
+            return Err((
+                axum::http::StatusCode::INTERNAL_SERVER_ERROR,
+                axum::Json(json!({"error": "json: unsupported value: NaN"})),
+            ));
+        }
+        let vectors: Vec<Value> = texts.iter().map(vector).collect();
+        Ok(axum::Json(
+            json!({"model": request["model"], "embeddings": vectors}),
+        ))
+    };
+    let router = axum::Router::new().route("/api/embed", axum::routing::post(embed));
+    axum::serve(listener, router).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_provider_is_away_entries_are_stored_and_embedded_once_it_answers() {
+    for database in Database::all().await {
+        // Bound and let go: nobody listens there until the test wants it.
+        let address = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let flags = [
+            "--embedding-provider=ollama".to_owned(),
+            format!("--ollama-host={address}"),
+        ];
+        let service = database.start(&flags).await;
+        let reply = service
+            .post(
+                "/v1/contexts",
+                json!({"thread_id": "t", "source": "user", "text": "aaaa"}),
+            )
+            .send()
+            .await;
+        assert_eq!(reply.status.as_u16(), 201);
+        let message = reply.json()["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("pending"), "{message}");
+        let statistics = service.get("/v1/statistics").send().await.json();
+        let state = |statistics: &Value| {
+            (
+                statistics["semantic_search"]["enabled"].clone(),
+                statistics["semantic_search"]["available"].clone(),
+            )
+        };
+        assert_eq!(state(&statistics), (json!(true), json!(false)));
+        let found = search(&service, "hybrid", json!({"query": "aaaa"})).await;
+        assert_eq!(
+            (ids(&found).len(), &found["search_modes_used"]),
+            (1, &json!(["fts"])),
+            "the rest works"
+        );
+
+        let server = tokio::spawn(ollama(
+            tokio::net::TcpListener::bind(address).await.unwrap(),
+        ));
+        let embedded = async {
+            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"]
+                != 1
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), embedded)
+            .await
+            .expect("it is embedded in time");
+        service.store("t", "zzzz").await;
+        let found = search(&service, "semantic", json!({"query": "aaa", "limit": 1})).await;
+        assert_eq!(
+            (&found["results"][0]["text_content"], &found["model"]),
+            (&json!("aaaa"), &json!("embeddinggemma:latest"))
+        );
+
+        // Gone again, with its connections.
+        server.abort();
+        let _ = server.await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_that_the_provider_fails_at_keep_no_other_waiting() {
+    for database in Database::all().await {
+        let address = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let flags = [
+            "--embedding-provider=ollama".to_owned(),
+            format!("--ollama-host={address}"),
+        ];
+        let service = database.start(&flags).await;
+        for text in ["poison", "aaaa", "more poison", "zzzz", "mmmm"] {
+            service.store("t", text).await;
+        }
+        let server = tokio::spawn(ollama(
+            tokio::net::TcpListener::bind(address).await.unwrap(),
+        ));
+        let embedded = async {
+            while service.get("/v1/statistics").send().await.json()["semantic_search"]["embedding_count"]
+                != 3
+            {
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), embedded)
+            .await
+            .expect("the others are embedded");
+        let found = search(&service, "semantic", json!({"query": "zzz"})).await;
+        assert_eq!(ids(&found), [4, 5, 2], "the provider is asked");
+        server.abort();
+        let _ = server.await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_on_failure_fail_nothing_is_stored_without_its_vectors() {
+    let address = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let flags = [
+        "--embedding-provider=ollama",
+        &format!("--ollama-host=http://{address}"),
+        "--embedding-on-failure=fail",
+    ];
+    let service = Service::start_with(&flags).await;
+    let reply = service
+        .post(
+            "/v1/contexts",
+            json!({"thread_id": "t", "source": "user", "text": "aaaa"}),
+        )
+        .send()
+        .await;
+    assert_eq!(
+        (reply.status.as_u16(), reply.reason()),
+        (503, "STORE_UNAVAILABLE".to_owned())
+    );
+    assert_eq!(
+        service.get("/v1/statistics").send().await.json()["total_entries"],
+        0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_gets_its_reply_while_the_provider_is_away() {
+    for database in Database::all().await {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = format!("--ollama-host=http://{}", listener.local_addr().unwrap());
+        // A runtime of its own, so that its connections end with it.
+        let provider = tokio::runtime::Runtime::new().unwrap();
+        let listener = listener.into_std().unwrap();
+        provider.spawn(async move {
+            ollama(tokio::net::TcpListener::from_std(listener).unwrap()).await
+        });
+        let flags = [
+            "--embedding-provider=ollama".to_owned(),
+            host,
+            "--embedding-on-failure=fail".to_owned(),
+        ];
+        let service = database.start(&flags).await;
+        let store = |text: &str, key: &str| {
+            service
+                .post(
+                    "/v1/contexts",
+                    json!({"thread_id": "t", "source": "user", "text": text}),
+                )
+                .header("idempotency-key", key)
+                .send()
+        };
+        let first = async {
+            loop {
+                let reply = store("aaaa", "k").await;
+                // Until the provider has been reached.
+                if reply.status.as_u16() == 201 {
+                    return reply;
+                }
+            }
+        };
+        let first = tokio::time::timeout(std::time::Duration::from_secs(60), first)
+            .await
+            .expect("it is stored in time");
+        provider.shutdown_background();
+        let away = async {
+            for attempt in 0.. {
+                let reply = store(&format!("zzzz {attempt}"), &format!("new-{attempt}")).await;
+                if reply.status.as_u16() == 503 {
+                    return;
+                }
+                assert_eq!(reply.status.as_u16(), 201, "{}", reply.body);
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), away)
+            .await
+            .expect("new texts cannot be embedded");
+        let again = store("aaaa", "k").await;
+        assert_eq!((again.status.as_u16(), again.json()), (201, first.json()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cross_encoder_orders_the_results_when_one_is_configured() {
+    for database in Database::all().await {
+        let mut flags = with_model();
+        flags.extend(["--rerank-model-path".to_owned(), model()]);
+        let service = database.start(&flags).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        let statistics = service.get("/v1/statistics").send().await.json();
+        assert_eq!(statistics["reranking"]["provider"], "local");
+        for kind in ["semantic", "hybrid"] {
+            let found = search(
+                &service,
+                kind,
+                json!({"query": "agents and tags", "explain_query": true}),
+            )
+            .await;
+            let scores: Vec<f64> = found["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|hit| hit["scores"]["rerank_score"].as_f64().unwrap())
+                .collect();
+            assert!(
+                scores.len() == 4 && scores.iter().all(|score| (0.0..=1.0).contains(score)),
+                "{kind}: {scores:?}"
+            );
+            assert!(scores.is_sorted_by(|a, b| a >= b), "{kind}: {scores:?}");
+            assert!(
+                found["stats"]["query_plan"]
+                    .to_string()
+                    .contains("cross-encoder"),
+                "{}",
+                found["stats"]
+            );
+        }
+    }
+}
+
+/// The scores after reranking by id, and the note on which token vectors were stored.
+async fn reranked(service: &Service, kind: &str, query: &str) -> (Vec<(i64, f64)>, Option<String>) {
+    let found = search(
+        service,
+        kind,
+        json!({"query": query, "limit": 100, "explain_query": true}),
+    )
+    .await;
+    let score = |hit: &Value| {
+        (
+            hit["id"].as_i64().unwrap(),
+            hit["scores"]["rerank_score"].as_f64().unwrap(),
+        )
+    };
+    let plan = found["stats"]["query_plan"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str);
+    let note = plan.clone().find_map(|line| {
+        line.split_once("; ")
+            .filter(|_| line.starts_with("rerank: by late interaction"))
+    });
+    assert!(
+        plan.into_iter().any(|line| line.starts_with("rerank:")),
+        "{found}"
+    );
+    (
+        found["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(score)
+            .collect(),
+        note.map(|(_, note)| note.to_owned()),
+    )
+}
+
+fn alike(one: &[(i64, f64)], other: &[(i64, f64)]) {
+    assert_eq!(one.len(), other.len());
+    for (id, score) in one {
+        let found = other
+            .iter()
+            .find(|(found, _)| found == id)
+            .unwrap_or_else(|| panic!("{id} is missing"));
+        assert!(
+            (found.1 - score).abs() < 0.02,
+            "{id}: {score} and {}",
+            found.1
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_token_vectors_rerank_as_encoding_again_does_and_entries_without_them_are_encoded() {
+    for database in Database::all().await {
+        let storing = [with_model(), vec!["--rerank-store-tokens=true".to_owned()]].concat();
+        let long = format!(
+            "{}agents search threads. {}",
+            "the database stores tags. ".repeat(60),
+            "why did we choose. ".repeat(60)
+        );
+        let texts = TEXTS
+            .iter()
+            .map(|text| (*text).to_owned())
+            .chain((0..20).map(|n| format!("{} {n}", TEXTS[n % 4])))
+            .chain([long]);
+        let (first, second): (Vec<_>, Vec<_>) = texts.enumerate().partition(|(n, _)| n % 3 > 0);
+        let questions = ["agents and tags", "why did we choose the database?"];
+
+        let service = database.start(&storing).await;
+        for (n, text) in &first {
+            service.store(&format!("t{}", n % 2), text).await;
+        }
+        for kind in ["semantic", "hybrid"] {
+            let (_, note) = reranked(&service, kind, questions[0]).await;
+            assert_eq!(
+                note.as_deref(),
+                Some("the token vectors of 16 entries were stored, of 0 not"),
+                "{kind}"
+            );
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        // Off, nothing is read and nothing written.
+        let service = database.start(&with_model()).await;
+        for (n, text) in &second {
+            service.store(&format!("t{}", n % 2), text).await;
+        }
+        let mut encoded = Vec::new();
+        for kind in ["semantic", "hybrid"] {
+            for question in questions {
+                let (scores, note) = reranked(&service, kind, question).await;
+                assert_eq!(note, None);
+                encoded.push(scores);
+            }
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&storing).await;
+        let mut encoded = encoded.into_iter();
+        for kind in ["semantic", "hybrid"] {
+            for question in questions {
+                let (scores, note) = reranked(&service, kind, question).await;
+                assert_eq!(
+                    note.as_deref(),
+                    Some("the token vectors of 16 entries were stored, of 9 not"),
+                    "{kind}"
+                );
+                alike(&scores, &encoded.next().unwrap());
+            }
+        }
+        let changed = reranked(&service, "semantic", questions[0]).await.0[0].0;
+        service
+            .patch(
+                &format!("/v1/contexts/{changed}"),
+                json!({"text": "something else"}),
+            )
+            .send()
+            .await;
+        let (scores, _) = reranked(&service, "semantic", "something else").await;
+        assert_eq!(
+            scores[0].0, changed,
+            "a changed text has the token vectors of what it says now"
+        );
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_text_of_very_many_chunks_is_stored_without_token_vectors() {
+    for database in Database::all().await {
+        let flags = [
+            with_model(),
+            vec![
+                "--rerank-store-tokens=true".to_owned(),
+                "--chunk-size=16".to_owned(),
+            ],
+        ]
+        .concat();
+        let service = database.start(&flags).await;
+        let book = "the database stores tags. ".repeat(400);
+        // Together, so that they must not take each other's vectors.
+        let entries: Vec<Value> = [TEXTS[1], &book, TEXTS[2]]
+            .iter()
+            .map(|text| json!({"thread_id": "t", "source": "user", "text": text}))
+            .collect();
+        let reply = service
+            .post("/v1/contexts/batch", json!({"entries": entries}))
+            .send()
+            .await;
+        assert_eq!(reply.json()["succeeded"], 3, "{}", reply.json());
+        for text in [TEXTS[1], TEXTS[2]] {
+            let found = search(&service, "semantic", json!({"query": text})).await;
+            assert!(
+                found["results"][0]["scores"]["semantic_distance"]
+                    .as_f64()
+                    .unwrap()
+                    < 1e-2,
+                "{found}"
+            );
+            assert_eq!(found["results"][0]["text_content"], text);
+        }
+        let (_, note) = reranked(&service, "semantic", "tags").await;
+        assert_eq!(
+            note.as_deref(),
+            Some("the token vectors of 2 entries were stored, of 1 not")
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_databases_give_the_same_distances_and_the_same_order() {
+    let Some(server) = Database::postgres().await else {
+        return;
+    };
+    let mut answers = Vec::new();
+    for database in [Database::sqlite(), server] {
+        let service = database.start(&with_model()).await;
+        let words = [
+            "database", "context", "tags", "metadata", "agents", "threads", "service",
+        ];
+        for n in 0..40 {
+            let text = format!(
+                "{} {} {}",
+                words[n % 7],
+                words[n / 7 % 7],
+                words[(n * 5 + 3) % 7]
+            );
+            service
+                .store(&format!("t{}", n % 3), &text.repeat(1 + n % 4))
+                .await;
+        }
+        let mut found = Vec::new();
+        for query in ["database agents", "why tags", "threads of the service"] {
+            for filter in [json!({}), json!({"thread_id": "t1"})] {
+                let mut body = json!({"query": query, "limit": 20});
+                body.as_object_mut()
+                    .unwrap()
+                    .extend(filter.as_object().unwrap().clone());
+                let hits = search(&service, "semantic", body).await;
+                let distance = |hit: &Value| {
+                    (hit["scores"]["semantic_distance"].as_f64().unwrap() * 1e4).round() as i64
+                };
+                found.push((
+                    ids(&hits),
+                    hits["results"]
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(distance)
+                        .collect::<Vec<_>>(),
+                ));
+            }
+        }
+        answers.push(found);
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_service_embeds_another_one_finds_at_once() {
+    let Some(database) = Database::postgres().await else {
+        return;
+    };
+    let services = [
+        database.start(&with_model()).await,
+        database.start(&with_model()).await,
+    ];
+    for (n, text) in TEXTS.iter().enumerate() {
+        let id = services[n % 2].store("t", text).await;
+        let found = search(
+            &services[1 - n % 2],
+            "semantic",
+            json!({"query": text, "limit": 1}),
+        )
+        .await;
+        assert_eq!(ids(&found), [id]);
+    }
+}
+
+/// The same network under another name: another model, as far as anybody can tell.
+fn named(name: &str) -> Vec<String> {
+    [with_model(), vec![format!("--embedding-model={name}")]].concat()
+}
+
+async fn model_in_use(service: &Service) -> Value {
+    service.get("/v1/statistics").send().await.json()["semantic_search"]["model"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_moves_to_another_model_while_it_answers() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        let mut stored = Vec::new();
+        for n in 0..60 {
+            stored.push(
+                service
+                    .store(&format!("t{}", n % 4), &format!("{} {n}", TEXTS[n % 4]))
+                    .await,
+            );
+        }
+        let socket = format!("--socket={}", service.socket.display());
+        let flags = [named("second"), database.flags.clone(), vec![socket]].concat();
+        let elsewhere = TempDir::new().unwrap();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let config = crate::service::settings(elsewhere.path(), &flags);
+        let moving = tokio::spawn(async move { context_service::reembed(&config).await });
+        let mut searches = 0;
+        while !moving.is_finished() {
+            let found = search(
+                &service,
+                "semantic",
+                json!({"query": TEXTS[1], "limit": 50}),
+            )
+            .await;
+            assert_eq!(
+                ids(&found).len(),
+                50,
+                "there are always vectors of all entries"
+            );
+            searches += 1;
+        }
+        let sentence = moving.await.unwrap().unwrap();
+        assert!(sentence.contains("second") && searches > 0, "{sentence}");
+        assert_eq!(model_in_use(&service).await, "second");
+        let late = service.store("t", "stored after the move").await;
+        let found = search(
+            &service,
+            "semantic",
+            json!({"query": "stored after the move", "limit": 1}),
+        )
+        .await;
+        assert_eq!(
+            (ids(&found), &found["model"]),
+            (vec![late], &json!("second"))
+        );
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_with_another_model_says_so_and_the_command_that_it_names_helps() {
+    for database in Database::all().await {
+        let service = database.start(&named("first")).await;
+        for text in TEXTS {
+            service.store("t", text).await;
+        }
+        service.begin_stop();
+        service.stopped().await;
+
+        let service = database.start(&named("second")).await;
+        let statistics = service.get("/v1/statistics").send().await.json();
+        let reason = statistics["semantic_search"]["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            reason.contains("first")
+                && reason.contains("second")
+                && reason.contains("`context-service reembed`"),
+            "{reason}"
+        );
+        assert_eq!(
+            search(&service, "hybrid", json!({"query": "tags"})).await["search_modes_used"],
+            json!(["fts"])
+        );
+        service.begin_stop();
+        service.stopped().await;
+
+        // Nobody serves the database: the command does it by itself.
+        let elsewhere = TempDir::new().unwrap();
+        let flags = [named("second"), database.flags.clone()].concat();
+        let config = crate::service::settings(
+            elsewhere.path(),
+            &flags.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        let sentence = context_service::reembed(&config).await.unwrap();
+        assert!(sentence.contains("second now"), "{sentence}");
+        assert!(
+            context_service::reembed(&config)
+                .await
+                .unwrap()
+                .contains("already")
+        );
+        let service = database.start(&named("second")).await;
+        assert_eq!(
+            ids(&search(&service, "semantic", json!({"query": TEXTS[2], "limit": 4})).await).len(),
+            4
+        );
+        service.begin_stop();
+        service.stopped().await;
+    }
+}
+
+/// An embedder that notes each query as it is encoded.
+struct Noting {
+    embedder: LocalEmbedder,
+    /// Whether it makes a query's vector and those of its tokens in one pass.
+    in_one_pass: bool,
+    queries: Arc<Mutex<Vec<String>>>,
+}
+
+impl Noting {
+    fn note(&self, texts: &[String], role: Role) {
+        if role == Role::Query {
+            self.queries.lock().unwrap().extend_from_slice(texts);
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Embedder for Noting {
+    fn model(&self) -> &Model {
+        self.embedder.model()
+    }
+
+    fn chunk_sizes(&self) -> ChunkSizes {
+        self.embedder.chunk_sizes()
+    }
+
+    fn token_starts(&self, text: &str) -> Vec<usize> {
+        self.embedder.token_starts(text)
+    }
+
+    async fn embed(&self, texts: Vec<String>, role: Role) -> Result<Vec<Vec<f32>>, ProviderError> {
+        self.note(&texts, role);
+        self.embedder.embed(texts, role).await
+    }
+
+    async fn embed_with_tokens(
+        &self,
+        texts: Vec<String>,
+        role: Role,
+    ) -> Result<Vec<TextVectors>, ProviderError> {
+        self.note(&texts, role);
+        self.embedder.embed_with_tokens(texts, role).await
+    }
+
+    async fn embed_query(&self, query: String) -> Result<QueryVectors, ProviderError> {
+        self.note(std::slice::from_ref(&query), Role::Query);
+        let QueryVectors { vector, tokens } = self.embedder.embed_query(query).await?;
+        Ok(QueryVectors {
+            vector,
+            tokens: tokens.filter(|_| self.in_one_pass),
+        })
+    }
+
+    fn has_token_vectors(&self) -> bool {
+        true
+    }
+
+    async fn token_vectors(
+        &self,
+        texts: Vec<String>,
+        role: Role,
+    ) -> Result<Option<Vec<TokenVectors>>, ProviderError> {
+        self.note(&texts, role);
+        self.embedder.token_vectors(texts, role).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_is_encoded_once_for_a_search_that_is_reranked() {
+    let service =
+        start(&[with_model(), vec!["--rerank-timeout-ms=60000".to_owned()]].concat()).await;
+    for text in TEXTS {
+        service.store("t", text).await;
+    }
+    let searches = [
+        ("semantic", json!({"query": "tags of threads"})),
+        ("hybrid", json!({"query": "tags of threads"})),
+        (
+            "hybrid",
+            json!({"query": "tags of threads", "search_modes": ["semantic"]}),
+        ),
+        (
+            "hybrid",
+            json!({"query": "tags agents", "search_modes": ["fts"]}),
+        ),
+    ];
+    let mut scores = Vec::new();
+    // One that cannot give both at once is asked for each, apart from the search that needs no vector of the query.
+    for (in_one_pass, encodings) in [(true, [1, 1, 1, 1]), (false, [2, 2, 2, 1])] {
+        let queries = Arc::default();
+        let embedder = LocalEmbedder::load(
+            &ModelDirectory::new(model(), None),
+            Prefixes::default(),
+            ChunkWish::default(),
+        )
+        .unwrap();
+        service
+            .engine
+            .retrieval
+            .use_embedder(Arc::new(Noting {
+                embedder,
+                in_one_pass,
+                queries: Arc::clone(&queries),
+            }))
+            .await
+            .unwrap();
+        assert_eq!(service.engine.retrieval.why_no_semantic_search(), None);
+        for ((kind, body), expected) in searches.iter().zip(encodings) {
+            let found = search(&service, kind, body.clone()).await;
+            let all: Vec<(i64, f64)> = found["results"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|hit| {
+                    (
+                        hit["id"].as_i64().unwrap(),
+                        hit["scores"]["rerank_score"]
+                            .as_f64()
+                            .expect("it was reranked"),
+                    )
+                })
+                .collect();
+            assert!(all.len() > 1, "{found}");
+            scores.push(all);
+            let query = body["query"].as_str().unwrap();
+            assert_eq!(
+                std::mem::take(&mut *queries.lock().unwrap()),
+                vec![query; expected],
+                "{kind} {body} {in_one_pass}"
+            );
+        }
+    }
+    let in_two_passes = scores.split_off(searches.len());
+    assert_eq!(scores, in_two_passes);
+}
