@@ -18,7 +18,7 @@ use context_model::{
     Condition, ContentType, Filter, MetadataPath, Tags, ThreadPattern, ThreadSet, end_of_prefix,
 };
 
-use crate::sql::{Bind, Fragment};
+use crate::sql::{self, Bind, Fragment};
 
 /// The condition on rows of `entries` that an owner's entry satisfies the filter.
 pub(crate) fn compile(filter: &Filter, owner: i64) -> Fragment {
@@ -119,14 +119,5 @@ fn one_of(column: &str, pattern: &ThreadPattern) -> Fragment {
 
 /// The tags as a list of placeholders.
 fn tag_list(tags: &Tags) -> Fragment {
-    placeholders(tags.as_slice().iter().map(|tag| Bind::Text(tag.clone())))
-}
-
-/// `?, ?, …` with these values.
-fn placeholders(values: impl IntoIterator<Item = Bind>) -> Fragment {
-    let mut list = Fragment::default();
-    for (i, value) in values.into_iter().enumerate() {
-        list.push(if i == 0 { "" } else { ", " }).bind(value);
-    }
-    list
+    sql::placeholders(tags.as_slice().iter().map(|tag| Bind::Text(tag.clone())))
 }

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use context_text::{Analyzer, Language, Token, TokenKind, fold};
+use context_text::{Analyzer, Language};
 
-use crate::tokenizer::{COLOCATED, READY, VERBATIM};
+use crate::tokenizer::{COLOCATED, READY, VERBATIM, colocated};
 
 /// Bytes of the texts of a request that are analyzed before it is queued, at most: that happens on a thread that serves
 /// other requests too. The writer does the rest.
@@ -77,13 +77,4 @@ impl Preparation {
             None => Indexable::plain(text),
         }
     }
-}
-
-/// The unstemmed word, which is indexed at the place of its stem, so that a prefix finds words and not only stems.
-pub(crate) fn colocated<'t>(token: &Token<'t>) -> Option<std::borrow::Cow<'t, str>> {
-    if token.kind != TokenKind::Word || token.word == token.stem {
-        return None;
-    }
-    let word = fold(token.word);
-    (*word != *token.stem).then_some(word)
 }

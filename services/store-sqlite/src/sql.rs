@@ -109,6 +109,15 @@ fn boxed(fragment: &Fragment) -> BoxedSqlQuery<'_, Sqlite, diesel::query_builder
     )
 }
 
+/// `?, ?, …` with these values.
+pub(crate) fn placeholders(values: impl IntoIterator<Item = Bind>) -> Fragment {
+    let mut list = Fragment::default();
+    for (i, value) in values.into_iter().enumerate() {
+        list.push(if i == 0 { "" } else { ", " }).bind(value);
+    }
+    list
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,10 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Once;
 
-use context_text::{Analyzer, Language};
+use context_text::{Analyzer, Language, Token, TokenKind, fold};
 use libsqlite3_sys as ffi;
 
-use crate::indexable::colocated;
 use crate::{bm25, cancel};
 
 /// A text that begins with this character holds tokens separated by spaces, to be indexed as they are, all at one
@@ -225,4 +224,13 @@ impl Sink {
         };
         self.code == ffi::SQLITE_OK
     }
+}
+
+/// The unstemmed word, which is indexed at the place of its stem, so that a prefix finds words and not only stems.
+pub(crate) fn colocated<'t>(token: &Token<'t>) -> Option<std::borrow::Cow<'t, str>> {
+    if token.kind != TokenKind::Word || token.word == token.stem {
+        return None;
+    }
+    let word = fold(token.word);
+    (*word != *token.stem).then_some(word)
 }

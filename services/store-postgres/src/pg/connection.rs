@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use diesel::QueryResult;
 use diesel::pg::Pg;
-use diesel::query_builder::{QueryFragment, QueryId};
+use diesel::query_builder::{AsQuery, QueryFragment, QueryId};
 use diesel::result::Error as DieselError;
-use diesel_async::SimpleAsyncConnection;
+use diesel_async::{AsyncConnectionCore, SimpleAsyncConnection};
 use futures::future::{BoxFuture, FutureExt as _, select};
-use futures::stream::TryStreamExt as _;
+use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use futures::{join, poll, try_join};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Statement};
 
-use crate::pg::driver::{DriverError, Encoded, PgRow, Types};
-use crate::pg::failure::{self, Kind};
+use crate::pg::driver::{Encoded, PgRow, Types};
+use crate::pg::failure::{self, CommitError, DriverError, Kind, failed};
 use crate::pg::statement_cache::{CachePolicy, Lookup, SlowSearches, StatementCache, StatementId};
 use crate::pg::target::Target;
 use crate::pg::tls::Tls;
@@ -39,15 +39,6 @@ pub(crate) enum ConnectError {
     Driver(DriverError),
     #[error("there was no answer within {0:?}")]
     TimedOut(Duration),
-}
-
-/// Error of a pipelined COMMIT.
-#[derive(Debug)]
-pub(crate) enum CommitError {
-    /// The server rejected a statement before it: the transaction is rolled back.
-    Rejected(DieselError),
-    /// COMMIT itself failed, or the connection was lost when the server may have received it.
-    OutcomeUnknown(DieselError),
 }
 
 /// One connection with its statement cache.
@@ -394,11 +385,6 @@ impl SimpleAsyncConnection for AsyncPgConnection {
     }
 }
 
-/// The driver's error as one of diesel, which has no variant for other errors; this one holds it whole.
-pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
-    DieselError::QueryBuilderError(Box::new(DriverError(error)))
-}
-
 /// A new connection.
 pub(crate) async fn connect(
     target: &Target,
@@ -440,4 +426,37 @@ pub(crate) async fn connect(
         in_flight: VecDeque::new(),
         _alive: alive,
     })
+}
+
+impl AsyncConnectionCore for AsyncPgConnection {
+    type ExecuteFuture<'conn, 'query> = BoxFuture<'conn, QueryResult<usize>>;
+    type LoadFuture<'conn, 'query> =
+        BoxFuture<'conn, QueryResult<BoxStream<'static, QueryResult<PgRow>>>>;
+    type Stream<'conn, 'query> = BoxStream<'static, QueryResult<PgRow>>;
+    type Row<'conn, 'query> = PgRow;
+    type Backend = Pg;
+
+    fn load<'conn, 'query, T>(&'conn mut self, source: T) -> Self::LoadFuture<'conn, 'query>
+    where
+        T: AsQuery + 'query,
+        T::Query: QueryFragment<Pg> + QueryId + 'query,
+    {
+        let statement = self.encode_query(&source.as_query());
+        async move {
+            let rows = self.rows(statement?).await?;
+            Ok(rows.map_err(failed).map_ok(PgRow).boxed())
+        }
+        .boxed()
+    }
+
+    fn execute_returning_count<'conn, 'query, T>(
+        &'conn mut self,
+        source: T,
+    ) -> Self::ExecuteFuture<'conn, 'query>
+    where
+        T: QueryFragment<Pg> + QueryId + 'query,
+    {
+        let statement = self.encode_query(&source);
+        async move { self.execute(statement?).await }.boxed()
+    }
 }

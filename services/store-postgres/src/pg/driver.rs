@@ -9,44 +9,15 @@ use bytes::BytesMut;
 use diesel::QueryResult;
 use diesel::pg::{Pg, PgMetadataLookup, PgQueryBuilder, PgTypeMetadata, PgValue};
 use diesel::query_builder::bind_collector::RawBytesBindCollector;
-use diesel::query_builder::{AsQuery, QueryBuilder as _, QueryFragment, QueryId};
+use diesel::query_builder::{QueryBuilder as _, QueryFragment};
 use diesel::result::Error as DieselError;
 use diesel::row::{Field, PartialRow, Row, RowIndex, RowSealed};
-use diesel_async::AsyncConnectionCore;
-use futures::future::{BoxFuture, FutureExt as _};
-use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
 use tokio_postgres::Statement;
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql, Type};
 
-use crate::pg::connection::{AsyncPgConnection, failed};
 use crate::pg::statement_cache::{CachePolicy, StatementId};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// An error of the driver or the server, with all it knows; its own message is only the last step of a chain.
-#[derive(Debug)]
-pub(crate) struct DriverError(pub tokio_postgres::Error);
-
-impl std::fmt::Display for DriverError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if let Some(said) = self.0.as_db_error() {
-            return write!(f, "{} (SQLSTATE {})", said.message(), said.code().code());
-        }
-        let mut text = self.0.to_string();
-        let mut cause = std::error::Error::source(&self.0);
-        while let Some(error) = cause {
-            let further = error.to_string();
-            if !text.contains(&further) {
-                text.push_str(": ");
-                text.push_str(&further);
-            }
-            cause = error.source();
-        }
-        f.write_str(&text)
-    }
-}
-
-impl std::error::Error for DriverError {}
 
 /// A statement as it goes to the server.
 #[derive(Debug)]
@@ -256,38 +227,5 @@ impl<'a> FromSql<'a> for Bytes<'a> {
 
     fn accepts(_: &Type) -> bool {
         true
-    }
-}
-
-impl AsyncConnectionCore for AsyncPgConnection {
-    type ExecuteFuture<'conn, 'query> = BoxFuture<'conn, QueryResult<usize>>;
-    type LoadFuture<'conn, 'query> =
-        BoxFuture<'conn, QueryResult<BoxStream<'static, QueryResult<PgRow>>>>;
-    type Stream<'conn, 'query> = BoxStream<'static, QueryResult<PgRow>>;
-    type Row<'conn, 'query> = PgRow;
-    type Backend = Pg;
-
-    fn load<'conn, 'query, T>(&'conn mut self, source: T) -> Self::LoadFuture<'conn, 'query>
-    where
-        T: AsQuery + 'query,
-        T::Query: QueryFragment<Pg> + QueryId + 'query,
-    {
-        let statement = self.encode_query(&source.as_query());
-        async move {
-            let rows = self.rows(statement?).await?;
-            Ok(rows.map_err(failed).map_ok(PgRow).boxed())
-        }
-        .boxed()
-    }
-
-    fn execute_returning_count<'conn, 'query, T>(
-        &'conn mut self,
-        source: T,
-    ) -> Self::ExecuteFuture<'conn, 'query>
-    where
-        T: QueryFragment<Pg> + QueryId + 'query,
-    {
-        let statement = self.encode_query(&source);
-        async move { self.execute(statement?).await }.boxed()
     }
 }

@@ -10,8 +10,9 @@ use diesel::deserialize::FromSqlRow;
 use diesel::pg::Pg;
 use diesel::query_builder::{AsQuery, AstPass, Query, QueryFragment, QueryId};
 
-use super::connection::{AsyncPgConnection, CommitError};
+use super::connection::AsyncPgConnection;
 use super::driver::PgRow;
+use super::failure::CommitError;
 
 /// A query whose text is the same each time although diesel cannot know it, as of UPDATE and ON CONFLICT DO UPDATE. Made by
 /// [`fixed!`].

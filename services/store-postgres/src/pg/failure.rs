@@ -5,8 +5,44 @@ use context_store::{BoxError, Soundness, StoreError};
 use diesel::result::Error as DieselError;
 use tokio_postgres::error::{Severity, SqlState};
 
-use crate::pg::connection::CommitError;
-use crate::pg::driver::DriverError;
+/// An error of the driver or the server, with all it knows; its own message is only the last step of a chain.
+#[derive(Debug)]
+pub(crate) struct DriverError(pub tokio_postgres::Error);
+
+impl std::fmt::Display for DriverError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(said) = self.0.as_db_error() {
+            return write!(f, "{} (SQLSTATE {})", said.message(), said.code().code());
+        }
+        let mut text = self.0.to_string();
+        let mut cause = std::error::Error::source(&self.0);
+        while let Some(error) = cause {
+            let further = error.to_string();
+            if !text.contains(&further) {
+                text.push_str(": ");
+                text.push_str(&further);
+            }
+            cause = error.source();
+        }
+        f.write_str(&text)
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+/// The driver's error as one of diesel, which has no variant for other errors; this one holds it whole.
+pub(crate) fn failed(error: tokio_postgres::Error) -> DieselError {
+    DieselError::QueryBuilderError(Box::new(DriverError(error)))
+}
+
+/// Error of a pipelined COMMIT.
+#[derive(Debug)]
+pub(crate) enum CommitError {
+    /// The server rejected a statement before it: the transaction is rolled back.
+    Rejected(DieselError),
+    /// COMMIT itself failed, or the connection was lost when the server may have received it.
+    OutcomeUnknown(DieselError),
+}
 
 /// Why an attempt of an operation failed.
 #[derive(Debug)]
@@ -154,6 +190,14 @@ pub(crate) fn store_error(error: DieselError) -> StoreError {
         Kind::ReadOnly => StoreError::ReadOnly(error.into()),
         Kind::Corrupt => StoreError::Corrupt(error.into()),
         Kind::Internal => StoreError::Internal(error.into()),
+    }
+}
+
+/// The cause as the operator of a migration reads it.
+pub(crate) fn cause(failure: Failure) -> BoxError {
+    match failure {
+        Failure::Database(error) => error.into(),
+        other => StoreError::from(other).into(),
     }
 }
 

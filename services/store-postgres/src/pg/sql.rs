@@ -11,8 +11,9 @@ use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Untyped};
 use futures::TryStreamExt as _;
 
-use crate::pg::connection::{self, AsyncPgConnection, CommitError};
+use crate::pg::connection::AsyncPgConnection;
 use crate::pg::driver::{Encoded, PgRow};
+use crate::pg::failure::{CommitError, failed as driver_failed};
 use crate::pg::statement_cache::{CachePolicy, StatementId};
 use crate::vectors::{Vector, VectorType};
 
@@ -262,7 +263,7 @@ async fn read<Row, E>(
     while let Some(row) = rows
         .try_next()
         .await
-        .map_err(|error| failed(connection::failed(error)))?
+        .map_err(|error| failed(driver_failed(error)))?
     {
         keep(
             build(&PgRow(row))

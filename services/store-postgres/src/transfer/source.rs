@@ -9,9 +9,9 @@ use context_store::{EmbeddingModel, OwnerId};
 use diesel_async::SimpleAsyncConnection as _;
 
 use super::predecessor::OldTables;
-use super::target::cause;
 use super::{Link, read};
 use crate::open::{self, Readable};
+use crate::pg::failure::cause;
 use crate::pg::target::Target;
 use crate::vectors::current_set;
 

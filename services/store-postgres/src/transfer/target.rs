@@ -3,7 +3,7 @@
 use crate::pg::connection::AsyncPgConnection;
 use async_trait::async_trait;
 use context_store::transfer::{Head, MARK, Row, Source, Table, Target, TransferError};
-use context_store::{EmbeddingModel, Neighbourhood, OwnerId, StoreError};
+use context_store::{EmbeddingModel, Neighbourhood, OwnerId};
 use diesel::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::SimpleAsyncConnection as _;
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::fts::{self, Language};
 use crate::open::{self, OpenError, Opened};
 use crate::pg::connection::connect;
-use crate::pg::failure::Failure;
+use crate::pg::failure::{Failure, cause};
 use crate::pg::sql::{self, Bind, Fragment};
 use crate::vectors::make_set;
 
@@ -92,14 +92,6 @@ impl PostgresTarget {
         conn.batch_execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             .await
             .map_err(Link::failed(shown))
-    }
-}
-
-/// What the server says, for whoever runs the migration.
-pub(super) fn cause(failure: Failure) -> context_store::BoxError {
-    match failure {
-        Failure::Database(error) => error.into(),
-        other => StoreError::from(other).into(),
     }
 }
 

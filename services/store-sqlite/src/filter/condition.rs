@@ -5,8 +5,7 @@ use std::ops::Bound;
 use context_model::{Comparison, Condition, Scalar, fold};
 
 use super::index::Field;
-use super::placeholders;
-use crate::sql::{Bind, Fragment};
+use crate::sql::{Bind, Fragment, placeholders};
 
 /// The types of numbers, as `json_type` names them.
 const NUMBER: &str = "'integer', 'real'";
