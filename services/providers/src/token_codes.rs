@@ -3,7 +3,7 @@
 //! A dimension becomes one of 16 levels, the same distance apart on both sides of zero. How far apart differs from token
 //! to token and is stored nowhere: a token's vector has length 1, so scaling the levels to that length gives it back.
 //! For 384 dimensions that is 192 bytes a token, an eighth of the floats. Cosines are off by about half a hundredth, which
-//! changes hardly any order and no recall: docs/retrieval.md has the figures.
+//! changes hardly any order and no recall: docs/benchmarks.md has the figures.
 
 /// The first byte of what is kept. Another form gets another one, so that neither is taken for the other.
 const FORM: u8 = 1;

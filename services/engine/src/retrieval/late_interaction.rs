@@ -3,7 +3,7 @@
 //! Each word of the query looks for the nearest token of the text, or of what was said just before
 //! it (see turns.rs). Words that say something count more, the more the fewer candidates have them.
 //! Blended with the scores that are there, it lifts the recall of questions about conversations and
-//! leaves that of abstracts alone (docs/retrieval.md).
+//! leaves that of abstracts alone (docs/benchmarks.md).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -18,7 +18,7 @@ use crate::pg::sql::{self, Bind, Fragment};
 const ALWAYS_MEASURED: f64 = 2_000.0;
 /// Entries of which planning takes longer than a plan for few could lose.
 const FEW: f64 = 500.0;
-/// How many vectors are measured in the time in which the index gives one. Measured: see docs/retrieval.md.
+/// How many vectors are measured in the time in which the index gives one. Measured: see docs/benchmarks.md.
 const MEASURED_PER_STEP: f64 = 7.0;
 /// Candidates that the index keeps in sight (`hnsw.ef_search`), at least and at most; the most is pgvector's.
 const SIGHT: (u32, u32) = (100, 1_000);

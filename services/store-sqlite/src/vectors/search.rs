@@ -18,7 +18,7 @@ use crate::sql::{Bind, Fragment, query};
 const PROBED: usize = 20_000;
 /// Entries below which all vectors are read instead of asking the index.
 const EXACT: usize = 1_000;
-/// Vectors that are read for each entry wanted, and at least. Measured: see docs/retrieval.md.
+/// Vectors that are read for each entry wanted, and at least. Measured: see docs/benchmarks.md.
 const DEPTH_FACTOR: usize = 5;
 const MIN_DEPTH: usize = 800;
 /// The best results, in whose place among the candidates it shows whether the candidates were enough.
