@@ -51,11 +51,12 @@ async fn the_tables_in_the_source_are_those_of_the_migrated_database() {
         return;
     };
     let _migrated = store(&database).await;
-    // Tables of vectors exist only with pgvector, and their statements are raw SQL.
+    // Tables of vectors exist only with pgvector, and the schema's version is read before any table exists: their
+    // statements are raw SQL.
     let columns = "SELECT c.relname::text, a.attname::text, format_type(a.atttypid, a.atttypmod), NOT a.attnotnull \
                    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS a ON a.attrelid = c.oid \
                    WHERE c.relnamespace = 'context'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 \
-                   AND NOT a.attisdropped AND c.relname NOT IN ('chunks', 'chunk_tokens') ORDER BY c.relname, a.attnum";
+                   AND NOT a.attisdropped AND c.relname NOT IN ('chunks', 'chunk_tokens', 'schema_version') ORDER BY c.relname, a.attnum";
     let mut migrated = Tables::new();
     for row in database
         .connect()
